@@ -3,7 +3,8 @@
 use crate::{
     Result,
     contestants::{Lock, Locks},
-    measure::{Section, nanos, now},
+    machine::{nanos, now},
+    sections::Section,
 };
 use serde::{Deserialize, Serialize};
 use std::{hint::spin_loop, sync::Arc, time::Duration};

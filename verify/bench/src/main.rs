@@ -5,17 +5,17 @@
 //! turn has its own server and processes. Figures are medians over rounds, and ratios are medians of the rounds'
 //! ratios.
 
-mod child;
 mod cli;
-mod compare;
 mod contestants;
 mod jobs;
 mod load;
-mod measure;
+mod machine;
 mod metric;
 mod order;
 mod report;
+mod requests;
 mod runner;
+mod sections;
 mod workloads;
 
 use clap::Parser;

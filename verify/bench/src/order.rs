@@ -1,12 +1,14 @@
 //! The order from the runner to a process, and the protocol between them. The process reports that it is ready, reads
-//! the instant at which measuring starts, and answers with one line of JSON.
+//! the instant at which measuring starts, and answers with one line of JSON. Its side is in [`jobs`](crate::jobs).
 
 use crate::{Result, contestants::Contestant, load::Load};
 use serde::{Deserialize, Serialize};
 use std::{
-    io::{self, BufRead, Read},
+    env,
+    io::{self, BufRead, BufReader, Read, Write},
     path::PathBuf,
-    process, thread,
+    process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -57,7 +59,7 @@ pub(crate) enum Subject {
 pub(crate) type Answer = serde_json::Value;
 
 /// Reports that the process is ready, and returns the instant at which measuring starts, on the clock of
-/// [`now`](crate::measure::now). From then on, the process ends when its parent ends.
+/// [`now`](crate::machine::now). From then on, the process ends when its parent ends.
 pub(crate) fn wait_for_start() -> Result<u64> {
     println!("ready");
     let mut line = String::new();
@@ -68,4 +70,60 @@ pub(crate) fn wait_for_start() -> Result<u64> {
         process::exit(1);
     });
     Ok(start)
+}
+
+/// A process that executes an order. It is killed when this value is dropped.
+pub(crate) struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts this program as a child process.
+    pub(crate) fn start(order: &Order) -> Result<Self> {
+        let program = env::current_exe()?;
+        let mut child = Command::new(program)
+            .args(["child", &serde_json::to_string(order)?])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("a child has no pipes".into());
+        };
+        Ok(Self { child, orders, answers: BufReader::new(answers) })
+    }
+
+    /// Waits until the process is ready.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
+        match self.line()?.as_str() {
+            "ready" => Ok(()),
+            other => Err(format!("a child printed {other:?} before it was ready").into()),
+        }
+    }
+
+    /// Sends the instant at which measuring starts to the process.
+    pub(crate) fn start_at(&mut self, instant: u64) -> Result<()> {
+        Ok(writeln!(self.orders, "{instant}")?)
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn answer(&mut self) -> Result<Answer> {
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        match self.answers.read_line(&mut line)? {
+            0 => Err("a child ended without an answer; its error is above".into()),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

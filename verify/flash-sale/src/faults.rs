@@ -14,6 +14,13 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
+/// The longest stall.
+const MAX_STALL: Duration = Duration::from_secs(60);
+/// Time limit for the process's own statements to end before it suspends itself.
+const QUIET_WITHIN: Duration = Duration::from_secs(1);
+/// Time within which a stop signal takes effect on the thread that sent it.
+const TAKES_EFFECT: Duration = Duration::from_millis(100);
+
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,10 +45,26 @@ pub struct Fault {
     pub once: bool,
 }
 
-/// The longest stall.
-const MAX_STALL: Duration = Duration::from_secs(60);
-/// Time limit for the process's own statements to end before it suspends itself.
-const QUIET_WITHIN: Duration = Duration::from_secs(1);
+impl Fault {
+    /// No fault: it only removes the armed one.
+    pub const NONE: Self = Self { kind: FaultKind::Stall, millis: 0, once: true };
+
+    /// The suspension of the process at its next charge.
+    pub const PAUSE: Self = Self { kind: FaultKind::Pause, millis: 0, once: true };
+
+    /// Returns a delay of the answer to the next charge.
+    #[must_use]
+    pub fn stall(length: Duration) -> Self {
+        let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        Self { kind: FaultKind::Stall, millis, once: true }
+    }
+
+    /// Returns a delay of the answers to all charges.
+    #[must_use]
+    pub fn stalls(length: Duration) -> Self {
+        Self { once: false, ..Self::stall(length) }
+    }
+}
 
 /// The armed fault of a process. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -114,9 +137,6 @@ impl<P: Payments> Payments for Faulty<P> {
         self.provider.statement().await
     }
 }
-
-/// Time within which a stop signal takes effect on the thread that sent it.
-const TAKES_EFFECT: Duration = Duration::from_millis(100);
 
 /// Stops all threads of this process.
 fn stop_process() {

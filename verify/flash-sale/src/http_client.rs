@@ -1,7 +1,9 @@
 //! An HTTP/1 client that reuses its connections to one server. Its errors report whether the request
 //! may have been delivered.
 
-use http::{HeaderValue, Request, Response, header::HOST};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header::HOST};
+use http_body_util::{BodyExt, Full};
 use hyper::{
     body::{Body, Incoming},
     client::conn::http1::{SendRequest, handshake},
@@ -37,6 +39,25 @@ pub enum SendError<B> {
     /// The connection failed after part of the request was sent. The server may have processed it.
     #[error("the connection ended before the response")]
     Lost(#[source] hyper::Error),
+}
+
+/// A request without a successful response.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// There is no response.
+    #[error(transparent)]
+    Send(#[from] SendError<Full<Bytes>>),
+    /// The connection failed during the response.
+    #[error("the connection ended within the response")]
+    Response(#[from] hyper::Error),
+    /// The response is not successful.
+    #[error("{status} {body}")]
+    Refused {
+        /// Status of the response.
+        status: StatusCode,
+        /// Body of the response.
+        body: String,
+    },
 }
 
 impl<B> HttpClient<B>
@@ -120,6 +141,27 @@ where
 
     fn with<R>(&self, f: impl FnOnce(&mut Vec<SendRequest<B>>) -> R) -> R {
         f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl HttpClient<Full<Bytes>> {
+    /// Sends `request`, whose URI is a path, and returns the body of its response.
+    ///
+    /// # Errors
+    /// Returns [`ExchangeError`] if there is no response, or if it is not successful.
+    ///
+    /// # Cancel safety
+    /// Like [`send`](Self::send).
+    pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, ExchangeError> {
+        let (head, body) = self.send(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        match head.status.is_success() {
+            true => Ok(body),
+            false => {
+                let body = String::from_utf8_lossy(&body).into_owned();
+                Err(ExchangeError::Refused { status: head.status, body })
+            }
+        }
     }
 }
 

@@ -1,14 +1,14 @@
-//! Events to the state machine, in any order that a driver could produce, and its invariants.
+//! Events to the state machine, in any order that a driver could produce, with answers of the store; and its invariants.
 
-use crate::{answer::Answer, duration::millis_below};
-use arbitrary::{Result, Unstructured};
+use crate::{AnyDuration, millis_below};
+use arbitrary::{Arbitrary, Result, Unstructured};
 use lock_core::{
     FencingToken, LockName,
-    backend::{AcquireMode, Acquired, Operation, ProcessId, Released, Renewed},
+    backend::{AcquireMode, Acquired, Applied, Operation, ProcessId, Released, Renewed, Reply},
     clock::{Moment, UtcTime},
     model::{
-        Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Join, Keep, Machine, MachineConfig,
-        OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId,
+        Command, Entry, Env, Event, Failure, HandOffBudget, HoldEnd, HoldId, Join, Keep, Machine,
+        MachineConfig, OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId, WatchAnswer,
     },
 };
 use std::{
@@ -353,4 +353,52 @@ fn one_of<'s, T: Copy + 's>(
     u: &mut Unstructured<'_>,
 ) -> Result<Option<T>> {
     if all.len() == 0 { Ok(None) } else { u.choose_iter(all).map(|one| Some(*one)) }
+}
+
+/// An answer of the store. Only the fields that fit the request are used.
+struct Answer {
+    failure: Option<Failure>,
+    /// Selects one of the possible outcomes; below 6.
+    outcome: u8,
+    /// The number of tokens that others drew in the meantime.
+    others: u64,
+    remaining: Option<Duration>,
+    held_by_other: bool,
+    listeners: Option<u32>,
+}
+
+impl Answer {
+    /// A success without other contenders.
+    const GOOD: Self =
+        Self { failure: None, outcome: 0, others: 0, remaining: None, held_by_other: false, listeners: None };
+
+    fn of<T>(&self, now: UtcTime, outcome: T) -> std::result::Result<Reply<T>, Failure> {
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(Reply::new(now, outcome)),
+        }
+    }
+
+    fn watch(&self) -> WatchAnswer {
+        if self.failure.is_some() { WatchAnswer::Failed } else { WatchAnswer::Acknowledged }
+    }
+}
+
+impl<'a> Arbitrary<'a> for Answer {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let failure = if u.ratio(1_u8, 4)? {
+            let applied = if u.arbitrary()? { Applied::No } else { Applied::Unknown };
+            Some(Failure { applied, retryable: u.ratio(3_u8, 4)? })
+        } else {
+            None
+        };
+        Ok(Self {
+            failure,
+            outcome: u.int_in_range(0..=5)?,
+            others: u.int_in_range(0..=2)?,
+            remaining: u.arbitrary::<Option<AnyDuration>>()?.map(|AnyDuration(remaining)| remaining),
+            held_by_other: u.arbitrary()?,
+            listeners: u.arbitrary::<Option<u8>>()?.map(u32::from),
+        })
+    }
 }

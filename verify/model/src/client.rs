@@ -1,13 +1,16 @@
-//! A process: its machine, the pending calls of its driver, and the beliefs of its application.
+//! A process: its machine, the pending calls of its driver, and the beliefs of its application about holds.
 
-use crate::{belief::Belief, message::Ask, store::draws_from};
+use crate::{message::Ask, store::draws_from};
 use lock_core::{
     FencingToken,
     backend::LeaseNumber,
     clock::Moment,
-    model::{Machine, MachineConfig, TermValues},
+    model::{HoldId, Machine, MachineConfig, TermValues},
 };
 use std::time::Duration;
+
+/// The maximum time between two attempts of a waiter.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// A set of small numbers, for example of leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -179,5 +182,25 @@ impl Client {
     }
 }
 
-/// The maximum time between two attempts of a waiter.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
+/// A hold as known to its guards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Belief {
+    pub(crate) id: HoldId,
+    /// The end of its validity, by the clock of the process.
+    pub(crate) deadline: Moment,
+    pub(crate) guards: u32,
+    /// `true` if guards are released explicitly.
+    pub(crate) by_hand: bool,
+    /// `true` once the deadline was seen to pass before the machine reported the end.
+    pub(crate) seen_over: bool,
+    /// `true` once the machine has reported the end.
+    pub(crate) ended: bool,
+    /// The number of the store's data losses when it granted the hold.
+    pub(crate) epoch: u8,
+}
+
+impl Belief {
+    pub(crate) fn is_valid(&self, now: Moment) -> bool {
+        self.guards > 0 && !self.ended && !self.seen_over && now < self.deadline
+    }
+}

@@ -5,11 +5,10 @@
 //! Only then do the slow messages arrive, after which the store must become empty again.
 
 use crate::{
-    act::Act,
     client::MAX_WAIT,
     config::{Config, LONG, TIMEOUT},
     laws::{Broken, Law},
-    message::{Body, Message},
+    message::{Act, Body, Message},
     store::{drawn_by, id_of},
     world::World,
 };

@@ -1,19 +1,29 @@
 //! The driver of a process: passes events to the machine and executes its commands, like `lock-core`'s driver.
+//!
+//! Grants, extensions and ends of holds must agree with what the application knows. Bugs of a process are planted in
+//! its events and commands.
 
 use crate::{
-    client::{Call, Open},
+    client::{Belief, Call, Chain, Open},
     config::{Config, TIMEOUT, Wait},
     laws::Law,
     message::{Ask, Body, Message},
-    store::server_time,
-    world::World,
+    store::{id_of, server_time},
+    world::{Kept, World},
 };
 use lock_core::{
-    LockName, ReleaseOutcome,
-    backend::{AcquireMode, AcquireRequest, Operation, ProcessId, RenewRequest},
+    FencingToken, LockName, ReleaseOutcome,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Operation, ProcessId, ReleaseRequest, Released, RenewRequest,
+        Reply,
+    },
     clock::{Moment, UtcTime},
-    model::{Command, Env, Event, HoldId, Refusal},
+    model::{
+        Command, Entry, Env, Event, Grant, GrantSource, HandOffBudget, HoldEnd, HoldId, LostReason, Refusal,
+        TermValues, WatchAnswer,
+    },
 };
+use lock_testkit::planted::PlantedBug;
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -169,9 +179,244 @@ impl World {
         self.client(process).call(Call { due: sent + timeout, sent, ask });
         self.send(Message { process, slow: false, body: Body::Request { ask, sent, mute: false } });
     }
+
+    pub(crate) fn granted(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
+        let id = grant.hold;
+        let epoch = self.chained(config, process, place, grant, epoch);
+        let fresh = grant.by != GrantSource::Reentry;
+        if fresh {
+            self.broken.unless(!self.tokens.contains(&id.token), Law::OneHold);
+            if let Err(at) = self.tokens.binary_search(&id.token) {
+                self.tokens.insert(at, id.token);
+            }
+            // The application presents the token to the resource. It may only be refused if the store has lost the
+            // token in the meantime.
+            self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
+            self.fence = self.fence.max(id.token);
+        }
+        if grant.by == GrantSource::Store {
+            self.begins_minimum(config, process, place, grant, epoch);
+        }
+        let by_hand = config.scripts[process][place].by_hand;
+        let client = self.client(process);
+        let waited = client.remove_waiter(place);
+        client.granted.add(id.lease);
+        let known = client.beliefs.iter_mut().find(|belief| belief.id == id && !belief.ended);
+        let kept = known.is_some() != fresh;
+        match known {
+            Some(belief) => {
+                belief.guards += 1;
+                belief.by_hand |= by_hand;
+            }
+            None => {
+                let (guards, seen_over, ended) = (1, false, false);
+                let deadline = grant.deadline;
+                client.beliefs.push(Belief { id, deadline, guards, by_hand, seen_over, ended, epoch });
+                client.beliefs.sort_unstable();
+            }
+        }
+        self.broken.unless(waited && kept, Law::OneHold);
+    }
+
+    /// Records how long nobody else may be granted the lock. A slow clock only makes it longer.
+    fn begins_minimum(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
+        let min_hold = config.scripts[process][place].terms.min_hold;
+        if !min_hold.is_zero() {
+            let until = self.now + u64::try_from(min_hold.as_micros()).unwrap_or(u64::MAX);
+            self.kept = Some(Kept { lease: id_of(grant.hold.lease), epoch, until });
+        }
+    }
+
+    /// Follows the lease from holder to holder. Returns the number of the store's data losses when it granted the
+    /// lease.
+    fn chained(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) -> u8 {
+        let now = self.local(config, process);
+        let terms = config.scripts[process][place].terms;
+        let lease = grant.hold.lease;
+        let stored = self.store.held(self.now).filter(|(holder, ..)| *holder == id_of(lease));
+        let is_inherited = stored.is_some_and(|(.., left)| left > terms.lease);
+        let client = self.client(process);
+        match grant.by {
+            GrantSource::Store => {
+                let last = client.range.take().filter(|(of, _)| *of == lease).map(|(_, last)| last);
+                client.chain = last.filter(|_| terms.hand_off.passes > 0).map(|last| Chain {
+                    lease,
+                    epoch,
+                    last,
+                    granted_at: now,
+                    passes: 0,
+                    terms,
+                    doubted: false,
+                });
+                epoch
+            }
+            GrantSource::HandOff => {
+                let Some(chain) = client.chain.as_mut().filter(|chain| chain.lease == lease) else {
+                    self.broken.add(Law::HandOff);
+                    return epoch;
+                };
+                chain.passes += 1;
+                let budget = chain.terms.hand_off;
+                let kept = grant.hold.token <= chain.last
+                    && chain.passes <= budget.passes
+                    && now.since(chain.granted_at) < budget.within
+                    && chain.terms == terms
+                    && !is_inherited
+                    && !chain.doubted;
+                let epoch = chain.epoch;
+                self.broken.unless(kept, Law::HandOff);
+                epoch
+            }
+            _ => epoch,
+        }
+    }
+
+    /// Records an extension. If the application has already seen the deadline pass, the machine is informed instead.
+    pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
+        let belief = self.client(process).beliefs.iter_mut().find(|belief| belief.id == hold);
+        let told = match belief {
+            Some(belief) if belief.ended => false,
+            Some(belief) if belief.seen_over => return Some(Event::Expired { hold }),
+            Some(belief) => {
+                let falls = deadline < belief.deadline;
+                belief.deadline = belief.deadline.max(deadline);
+                !falls
+            }
+            // Nothing is reported about an ended hold.
+            None => false,
+        };
+        self.broken.unless(told, Law::NoResurrection);
+        None
+    }
+
+    pub(crate) fn ended(&mut self, process: usize, now: Moment, hold: HoldId, how: HoldEnd) {
+        let client = self.client(process);
+        let (gone, closed) = (client.gone.has(hold.lease), client.closed);
+        let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold && !belief.ended);
+        let right = match belief {
+            Some(belief) => {
+                belief.ended = true;
+                match how {
+                    HoldEnd::Released => belief.guards == 0,
+                    HoldEnd::Lost(LostReason::Gone) => gone,
+                    HoldEnd::Lost(LostReason::ShutDown) => closed,
+                    HoldEnd::Lost(_) => belief.seen_over || belief.deadline <= now,
+                    _ => false,
+                }
+            }
+            None => false,
+        };
+        client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
+        self.broken.unless(right, Law::LossReportedOnce);
+    }
+
+    /// Returns the event that the machine receives instead of this one.
+    fn heard(&mut self, config: &Config, process: usize, event: Event) -> Option<Event> {
+        let (bug, now) = (config.bug, self.server());
+        match event {
+            // The machine never learns that its clock has jumped.
+            Event::Suspicion if config.has(PlantedBug::HandsOffSuspect) => None,
+            Event::Enter(entry) if config.has(PlantedBug::HandsOffForEver) => {
+                let hand_off = HandOffBudget { passes: u32::MAX, ..entry.terms.hand_off };
+                let terms = TermValues { hand_off, ..*entry.terms }.into();
+                Some(Event::Enter(Entry { terms, ..entry }))
+            }
+            Event::Enter(entry) if config.has(PlantedBug::IgnoresMinHold) => {
+                let terms = TermValues { min_hold: Duration::ZERO, ..*entry.terms }.into();
+                Some(Event::Enter(Entry { terms, ..entry }))
+            }
+            // All options of a process look like those of its first waiter.
+            Event::Enter(entry) if config.has(PlantedBug::HandsOffUnderOtherTerms) => {
+                Some(Event::Enter(Entry { terms: config.scripts[process][0].terms.into(), ..entry }))
+            }
+            Event::Acquired {
+                lease,
+                outcome: Ok(Reply { now, outcome: Acquired::Granted { first, .. }, .. }),
+            } if config.has(PlantedBug::HandsOffBeyondRange) => {
+                let last = FencingToken::new(first.get() + 100);
+                Some(Event::Acquired {
+                    lease,
+                    outcome: Ok(Reply::new(now, Acquired::Granted { first, last })),
+                })
+            }
+            Event::Woken if config.has(PlantedBug::WakeIgnoredDuringAttempt) => {
+                (!self.clients[process].tries()).then_some(event)
+            }
+            Event::Release { hold, .. } | Event::Drop { hold } if config.has(PlantedBug::DepthOverlap) => {
+                let client = &self.clients[process];
+                if client.calls.iter().any(|call| matches!(call.ask, Ask::Keep { .. })) {
+                    let belief = client.beliefs.iter().find(|belief| belief.id == hold);
+                    let depth_left = belief.map_or(0, |belief| belief.guards);
+                    self.send_unanswered(config, process, Ask::Release { lease: hold.lease, depth_left });
+                }
+                Some(event)
+            }
+            Event::Renewed { lease, sent, outcome } => {
+                Some(Event::Renewed { lease, sent, outcome: PlantedBug::renewed(bug, now, outcome) })
+            }
+            Event::Released { lease, depth_left: 0, outcome: Ok(Reply { now, outcome, .. }) } => {
+                let outcome = PlantedBug::released(bug, outcome);
+                Some(Event::Released { lease, depth_left: 0, outcome: Ok(Reply::new(now, outcome)) })
+            }
+            event => Some(event),
+        }
+    }
+
+    /// Returns the command to execute instead of this one, or the event that follows if it is already done.
+    fn commanded(
+        &mut self,
+        config: &Config,
+        process: usize,
+        now: Moment,
+        command: Command,
+    ) -> ControlFlow<Option<Event>, Command> {
+        match (config.bug, command) {
+            (
+                Some(PlantedBug::NoUndo),
+                Command::Io {
+                    operation: Operation::Release(ReleaseRequest { lease, depth_left: 0, .. }),
+                    ..
+                },
+            ) if !self.clients[process].granted.has(lease.number()) => {
+                let lease = lease.number();
+                let answer = Released::Gone { held_by_other: false };
+                let outcome = Ok(Reply::new(self.server() + TIMEOUT * 10, answer));
+                ControlFlow::Break(Some(Event::Released { lease, depth_left: 0, outcome }))
+            }
+            (Some(PlantedBug::SubscribesLate), Command::Watch) => {
+                self.send_unanswered(config, process, Ask::Watch);
+                self.client(process).watching = true;
+                ControlFlow::Break(Some(Event::Watched(WatchAnswer::Acknowledged)))
+            }
+            (Some(PlantedBug::DeadlineFromReply), Command::Grant { waiter, mut grant })
+                if grant.by == GrantSource::Store =>
+            {
+                let terms = config.scripts[process][place_of(waiter.0)].terms;
+                grant.deadline = now + terms.lease - terms.margin;
+                ControlFlow::Continue(Command::Grant { waiter, grant })
+            }
+            // The machine does not learn that the re-entry is longer.
+            (
+                Some(PlantedBug::HandsOffExtended),
+                Command::Io { operation: Operation::Acquire(mut request), timeout },
+            ) if matches!(request.mode, AcquireMode::Reenter { .. }) => {
+                request.duration *= 2;
+                ControlFlow::Continue(Command::Io { operation: Operation::Acquire(request), timeout })
+            }
+            (Some(PlantedBug::LossNotReported), Command::Ended { how: HoldEnd::Lost(_), .. }) => {
+                ControlFlow::Break(None)
+            }
+            (_, command) => ControlFlow::Continue(command),
+        }
+    }
+
+    fn send_unanswered(&mut self, config: &Config, process: usize, ask: Ask) {
+        let sent = self.local(config, process);
+        self.send(Message { process, slow: false, body: Body::Request { ask, sent, mute: true } });
+    }
 }
 
 /// Returns the position of a waiter in the script. Waiters are numbered by position, starting at 1.
-pub(crate) fn place_of(waiter: u64) -> usize {
+fn place_of(waiter: u64) -> usize {
     usize::try_from(waiter).unwrap_or(usize::MAX).saturating_sub(1)
 }

@@ -1,4 +1,9 @@
-//! The promises, numbered as in the design.
+//! The promises, numbered as in the design, and those that were broken on the way to a state or by its end.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::OnceLock,
+};
 
 /// A promise that is checked in every state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,4 +130,32 @@ impl Broken {
     pub fn first(self) -> Option<Law> {
         Law::ALL.into_iter().find(|law| self.has(*law))
     }
+}
+
+/// The promises that the end of a state breaks, once known. It is not part of the state, so all memos are equal.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(OnceLock<Broken>);
+
+impl Memo {
+    pub(crate) fn get(&self, find: impl FnOnce() -> Broken) -> Broken {
+        *self.0.get_or_init(find)
+    }
+}
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Memo {}
+
+impl Hash for Memo {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }

@@ -14,31 +14,21 @@
 //! [`Act`] describes the power of the environment in this model, and the ways in which it is kinder than the worst
 //! case.
 
-mod act;
-mod actions;
-mod belief;
 mod client;
 mod config;
 mod drain;
 mod driver;
-mod holds;
 mod laws;
-mod look;
-mod memo;
 mod message;
 mod model;
-mod planted;
 pub mod quorum;
-mod report;
 mod step;
 mod store;
 mod world;
 
-pub use act::Act;
 pub use config::{Budget, Config, Wait, Want};
 pub use drain::{Drained, drain};
 pub use laws::{Broken, Law};
-pub use message::{Answer, Ask, Body, Message};
-pub use model::LockModel;
-pub use report::tell;
+pub use message::{Act, Answer, Ask, Body, Message};
+pub use model::{LockModel, tell};
 pub use world::World;

@@ -1,11 +1,10 @@
 //! The effect of a step on the world.
 
 use crate::{
-    act::Act,
     client::{Call, Client, Open},
     config::{Config, Wait},
     laws::Law,
-    message::{Answer, Ask, Body, Message},
+    message::{Act, Answer, Ask, Body, Message},
     store::{draws_from, id_of},
     world::World,
 };

@@ -1,12 +1,12 @@
-//! A state: processes, the store, messages in flight, and one clock.
+//! A state: processes, the store, messages in flight, and one clock; the steps that are possible in it, and the
+//! promises that it breaks.
 
 use crate::{
-    client::{Call, Client},
+    client::{Call, Client, MAX_WAIT},
     config::{Budget, Config},
-    laws::Broken,
-    memo::Memo,
-    message::{Body, Message},
-    store::{Store, server_time},
+    laws::{Broken, Law, Memo},
+    message::{Act, Ask, Body, Message},
+    store::{Store, drawn_by, id_of, server_time},
 };
 use lock_core::{
     FencingToken,
@@ -18,6 +18,8 @@ use std::{sync::Arc, time::Duration};
 /// The grid on which timers fire, so they may be this late. Otherwise the microseconds of jitter would make every
 /// moment distinct.
 const GRID: u64 = 100_000;
+/// The time within which a waiter that knows the lock is free tries again. A back-off after a failure is shorter.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The state of the whole model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -117,7 +119,7 @@ impl World {
     }
 
     /// Returns the true time at which this process's clock will show that moment.
-    pub(crate) fn true_time(config: &Config, process: usize, at: Moment) -> u64 {
+    fn true_time(config: &Config, process: usize, at: Moment) -> u64 {
         let slow = if process == 0 { config.slow_clock } else { 0 };
         at.as_micros().saturating_mul(1_000_000).div_ceil(1_000_000 - slow)
     }
@@ -141,7 +143,7 @@ impl World {
     }
 
     /// Returns `true` if the message can arrive now.
-    pub(crate) fn can_arrive(&self, message: &Message) -> bool {
+    fn can_arrive(&self, message: &Message) -> bool {
         matches!(message.body, Body::Request { .. }) || !self.clients[message.process].paused
     }
 
@@ -186,5 +188,184 @@ impl World {
             next = next.min(self.now.saturating_add(over));
         }
         (next != u64::MAX).then(|| next.div_ceil(GRID) * GRID)
+    }
+
+    pub(crate) fn acts(&self, config: &Config, acts: &mut Vec<Act>) {
+        if !self.broken.is_none() {
+            return;
+        }
+        self.acts_of_messages(config, acts);
+        for process in 0..self.clients.len() {
+            self.acts_of_process(config, process, acts);
+        }
+        self.acts_of_server(acts);
+        let in_time = |at: u64| Duration::from_micros(at) <= config.horizon;
+        if self.is_settled(config) && self.next_moment(config).is_some_and(in_time) {
+            acts.push(Act::Advance);
+        }
+    }
+
+    fn acts_of_messages(&self, config: &Config, acts: &mut Vec<Act>) {
+        let budget = &self.budget;
+        for (at, message) in self.net.iter().enumerate() {
+            if at > 0 && self.net[at - 1] == *message {
+                continue;
+            }
+            if self.can_arrive(message) {
+                acts.push(match message.body {
+                    Body::Request { .. } => Act::Execute(*message),
+                    Body::Reply { .. } | Body::Wake => Act::Deliver(*message),
+                });
+            }
+            if message.slow {
+                continue;
+            }
+            let lose = if message.body == Body::Wake { budget.lose_wake } else { budget.lose };
+            if lose > 0 {
+                acts.push(Act::Lose(*message));
+            }
+            if budget.delay > 0 {
+                acts.push(Act::Delay(*message));
+            }
+            if budget.duplicate > 0 && can_be_sent_twice(config, message) {
+                acts.push(Act::Duplicate(*message));
+            }
+        }
+    }
+
+    fn acts_of_process(&self, config: &Config, process: usize, acts: &mut Vec<Act>) {
+        let client = &self.clients[process];
+        if client.paused {
+            return acts.push(Act::Resume(process));
+        }
+        if self.overdue(config, process).is_some() {
+            acts.push(Act::TimeOut(process));
+        }
+        if self.is_due(config, process) {
+            acts.push(Act::Tick(process));
+        }
+        if client.entered < config.scripts[process].len() && !client.closed {
+            acts.push(Act::Enter(process));
+        }
+        let held = client.beliefs.iter().enumerate().filter(|(_, belief)| belief.guards > 0);
+        acts.extend(held.map(|(at, _)| Act::Drop(process, at)));
+        if self.budget.cancel > 0 {
+            acts.extend(client.waiting.iter().map(|(place, _)| Act::Leave(process, *place)));
+        }
+        if self.budget.pause > 0 {
+            acts.push(Act::Pause(process));
+        }
+        if self.budget.suspect > 0 && client.machine.holder().is_some() {
+            acts.push(Act::Suspect(process));
+        }
+        if self.budget.close > 0 && !client.closed {
+            acts.push(Act::Close(process));
+        }
+        if self.budget.copy > 0 && process == 0 && client.can_be_copied() {
+            acts.push(Act::Copy(process));
+        }
+    }
+
+    fn acts_of_server(&self, acts: &mut Vec<Act>) {
+        let budget = &self.budget;
+        let may_lose = self.store.drawn_at != self.now;
+        if budget.restart > 0 && may_lose {
+            acts.push(Act::Restart);
+        }
+        if budget.restore > 0 {
+            if self.store.can_save() {
+                acts.push(Act::Save);
+            }
+            if self.store.can_restore() && may_lose {
+                acts.push(Act::Restore);
+            }
+        }
+        if budget.evict > 0 && self.store.held(self.now).is_some() {
+            acts.push(Act::Evict);
+        }
+    }
+
+    /// Adds the promises that this state breaks.
+    pub(crate) fn look(&mut self, config: &Config) {
+        let mut broken = Broken::default();
+        self.look_at_holds(config, &mut broken);
+        self.look_at_bounds(&mut broken);
+        if self.is_settled(config) {
+            self.look_at_overdue_waiters(config, &mut broken);
+        }
+        self.broken.join(broken);
+    }
+
+    fn look_at_holds(&self, config: &Config, broken: &mut Broken) {
+        let stored = self.store.held(self.now);
+        let mut valid = Vec::new();
+        for (process, client) in self.clients.iter().enumerate() {
+            let now = self.local(config, process);
+            for belief in client.beliefs.iter().filter(|belief| belief.is_valid(now)) {
+                valid.push(belief.epoch);
+                if belief.epoch == self.store.epoch {
+                    // The process's clock reaches the deadline before the lease ends in the store.
+                    let until = Self::true_time(config, process, belief.deadline);
+                    let kept = stored.is_some_and(|(lease, _, left)| {
+                        lease == id_of(belief.id.lease)
+                            && u128::from(until) <= u128::from(self.now) + left.as_micros()
+                    });
+                    broken.unless(kept, Law::Deadline);
+                }
+            }
+        }
+        let twice = valid.iter().enumerate().any(|(at, epoch)| valid[..at].contains(epoch));
+        broken.unless(!twice, Law::Exclusion);
+    }
+
+    fn look_at_bounds(&self, broken: &mut Broken) {
+        for client in &self.clients {
+            let takes = client.calls.iter().filter(|call| matches!(call.ask, Ask::Take { .. })).count();
+            let depths = client.calls.iter().filter(|call| call.ask.changes_depth());
+            let mut leases: Vec<_> = depths.map(|call| call.ask.lease()).collect();
+            leases.sort_unstable();
+            let alone = takes <= 1 && leases.windows(2).all(|two| two[0] != two[1]);
+            let bounded = client.calls.len() <= 12 && client.machine.waiters() <= 8;
+            broken.unless(alone && bounded, Law::NoPanic);
+            broken.unless(client.machine.waiters() == client.waiting.len(), Law::NoPanic);
+        }
+    }
+
+    /// Checks that nothing is overdue in a state in which nothing more happens at the present moment.
+    fn look_at_overdue_waiters(&self, config: &Config, broken: &mut Broken) {
+        let kept = self.store.epoch == 0;
+        let announced = self.store.announced || config.punctual && kept;
+        let announced = announced && self.store.held(self.now).is_none();
+        for (process, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.paused) {
+            let now = self.local(config, process);
+            let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
+            broken.unless(!untold, Law::LossReportedOnce);
+            // By then, a waiter with a deadline must have been answered.
+            broken.unless(client.waiting.iter().all(|(_, until)| now < *until), Law::BoundedWait);
+            if client.waiting.is_empty() || !client.calls.is_empty() {
+                continue;
+            }
+            let wake = client.machine.wake_at();
+            let wakes_by = |at| wake.is_some_and(|wake| wake <= at);
+            broken.unless(wakes_by(Moment::NEVER), Law::NoDeadWait);
+            if client.machine.holder().is_some() {
+                continue; // they wait for their own process
+            }
+            broken.unless(wakes_by(now + MAX_WAIT + SOON), Law::NoDeadWait);
+            let hears = self.net.iter().any(|message| message.process == process);
+            // Its waiters wait for its own minimum, even if the store has lost that lease.
+            let keeps = self.kept.is_some_and(|kept| drawn_by(kept.lease.number()) == process);
+            if announced && client.watching && !hears && !keeps {
+                broken.unless(wakes_by(now + SOON), Law::NoDeadWait);
+            }
+        }
+    }
+}
+
+fn can_be_sent_twice(config: &Config, message: &Message) -> bool {
+    match message.body {
+        Body::Request { ask: Ask::Watch | Ask::Unwatch, .. } => false,
+        Body::Request { mute, .. } => !mute || config.resends_answered,
+        Body::Reply { .. } | Body::Wake => false,
     }
 }

@@ -3,9 +3,8 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use lock_public_api::{
-    crates,
+    Names, crates, difference, of_json,
     rustdoc::{self, NoJson},
-    text::{self, Names},
 };
 use std::{
     fs,
@@ -36,18 +35,18 @@ fn check(folder: &Path) -> Result<(), Failed> {
         Err(NoJson::OtherToolchain(_)) => return has_names(&committed),
         Err(NoJson::Failed(why)) => return Err(why.into()),
     };
-    let now = text::of_json(&json)?;
+    let now = of_json(&json)?;
     if std::env::var_os("UPDATE_API").is_some() {
         fs::write(&committed, now)?;
         return has_names(&committed);
     }
-    let difference = text::difference(&fs::read_to_string(&committed).unwrap_or_default(), &now);
-    if difference.is_empty() {
+    let changed = difference(&fs::read_to_string(&committed).unwrap_or_default(), &now);
+    if changed.is_empty() {
         return has_names(&committed);
     }
     let update =
         "If the change is intended, run `UPDATE_API=1 cargo test -p lock-public-api`, and commit the text";
-    Err(format!("{} differs from the public API:\n{difference}{update}.", committed.display()).into())
+    Err(format!("{} differs from the public API:\n{changed}{update}.", committed.display()).into())
 }
 
 fn has_names(committed: &Path) -> Result<(), Failed> {

@@ -1,18 +1,22 @@
-//! The backend of a simulated process. Every call is a message.
+//! The backend of a simulated process, also as a node of a quorum. Every call is a message to one store.
 
 use crate::{
     message::{Answer, Request, failure},
+    plan::{NODES, Quorum},
     world::World,
 };
 use async_trait::async_trait;
 use lock_core::{
     LockName,
     backend::{
-        AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, Capabilities, ForceReleaseRequest,
-        ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
-        Subscriptions, WakeListener,
+        AcquireRequest, Acquired, Applied, AsyncBackend, Backend, BackendError, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, Operation, Outcome, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, Submission, SubscriberId, Subscriptions, WakeListener,
     },
-    clock::UtcTime,
+    clock::{Clock, UtcTime},
+    quorum::{
+        Extended, Extension, Healed, Healing, Member, NodeReply, Proposal, QuorumBackend, QuorumNode, Vote,
+    },
 };
 use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};
@@ -25,7 +29,7 @@ pub(crate) struct SimBackend {
 }
 
 impl SimBackend {
-    pub(crate) async fn ask(&self, request: Request) -> Answer {
+    async fn ask(&self, request: Request) -> Answer {
         match self.world.send(self.link, request) {
             Ok(answer) => answer,
             Err(coming) => match coming.await {
@@ -47,7 +51,7 @@ pub(crate) fn checked(answer: Answer) -> Result<Answer, BackendError> {
     }
 }
 
-pub(crate) fn unexpected() -> BackendError {
+fn unexpected() -> BackendError {
     failure(Applied::Unknown)
 }
 
@@ -146,5 +150,113 @@ impl Subscriptions for SimBackend {
 
     async fn unsubscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
         checked(self.ask(Request::Unwatch(name)).await).map(drop)
+    }
+}
+
+/// The link of a process to one store of a quorum.
+#[derive(Debug)]
+pub(crate) struct SimNode(pub(crate) SimBackend);
+
+#[async_trait]
+impl Backend for SimNode {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.0.server_now(name)
+    }
+
+    /// A quorum only releases in this way; its other operations are proposals and extensions.
+    fn submit(&self, submission: Submission) {
+        let store = self.0.clone();
+        tokio::spawn(async move {
+            let Operation::Release(request) = submission.operation().clone() else {
+                panic!("{submission:?} is no operation of a quorum");
+            };
+            let released = tokio::select! {
+                released = store.release(request) => released,
+                () = submission.unwanted() => return,
+            };
+            submission.complete(released.map(|reply| reply.map(Outcome::from)));
+        });
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.0.inspect(name).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        self.0.force_release(request).await
+    }
+}
+
+#[async_trait]
+impl Subscriptions for SimNode {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        self.0.register_listener(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.0.subscribe(subscriber, name).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.0.unsubscribe(subscriber, name).await
+    }
+}
+
+#[async_trait]
+impl QuorumNode for SimNode {
+    async fn propose(&self, proposal: Proposal) -> Result<NodeReply<Vote>, BackendError> {
+        match checked(self.0.ask(Request::Propose(proposal)).await)? {
+            Answer::Voted(reply) => Ok(reply),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
+        let asked = items.len();
+        match checked(self.0.ask(Request::Extend(items)).await) {
+            Ok(Answer::Extended(replies)) => replies.into_iter().map(Ok).collect(),
+            Ok(_) => (0..asked).map(|_| Err(unexpected())).collect(),
+            Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn heal(&self, healing: Healing) -> Result<NodeReply<Healed>, BackendError> {
+        match checked(self.0.ask(Request::Heal(healing)).await)? {
+            Answer::Healed(reply) => Ok(reply),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn verify(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+impl Quorum {
+    /// Returns the quorum for one life of a process, whose links start with this one.
+    pub(crate) fn backend(
+        self,
+        world: &Arc<World>,
+        first: usize,
+        bug: Option<PlantedBug>,
+        clock: Arc<dyn Clock>,
+        random: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> QuorumBackend {
+        let durable = self.durable || bug == Some(PlantedBug::NoQuarantine);
+        let member = |node: usize| {
+            let backend = SimNode(SimBackend { world: world.clone(), link: first + node, bug });
+            let member = Member::new(format!("node-{node}"), backend);
+            if durable { member.durable() } else { member }
+        };
+        let builder = QuorumBackend::builder((0..NODES).map(member)).max_lease(self.max_lease);
+        let quorum = builder.clock(clock).random(Arc::new(random)).build();
+        quorum.expect("three nodes and a longest lease of some seconds")
     }
 }

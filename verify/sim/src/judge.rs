@@ -1,16 +1,26 @@
-//! Checks of the ends of holds: each has a reason, and is reported once and in time.
+//! Checks of holders: an end has a reason and is reported once and in time, the store agrees with what holders believe,
+//! and no abandoned lease is left two operation timeouts after the store answers again.
 
 use crate::{
     clock::micros,
-    link::Link,
+    net::Link,
     oracle::{Kept, Oracle, SLACK, Taken},
     state::Pause,
+    store::Stores,
 };
 use lock_core::{
     FencingToken, HoldEnd, LockName, LostReason,
-    backend::{LeaseId, Renewed},
-    clock::Moment,
+    backend::{LeaseId, ReleaseRequest, Renewed},
+    clock::{Clock, Moment},
 };
+
+/// The interval at which the driver checks the clock without a timer. A suspended process notices its loss late by at
+/// most this.
+const WOKEN: u64 = 1_100_000;
+/// The interval, in µs, at which a waiter asks again and finds that a late attempt of its own was granted.
+const POLL: u64 = 5_300_000;
+/// The time, in µs, for which a quorum waits for an answer plus its pause before it repeats a release.
+const STRAGGLERS: u64 = 4_100_000;
 
 impl Oracle {
     /// Checks that nobody else is granted a name before the minimum of its last hold is over. There is no minimum for a
@@ -140,5 +150,91 @@ impl Oracle {
         self.must(freed, || {
             format!("{lease}: a release reports a lock as freed that the store did not free")
         });
+    }
+
+    /// Checks all current beliefs. Returns the time of the next check.
+    pub(crate) fn look(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) -> Vec<u64> {
+        let mut again = Vec::new();
+        for id in self.open.iter().copied().collect::<Vec<_>>() {
+            let Some(held) = self.holds.get_mut(&id) else { continue };
+            let (link, told) = (&links[held.link], held.ended.is_some());
+            let Some(taken) = held.taken.as_mut().filter(|_| !link.dead && !told) else {
+                self.open.remove(&id);
+                continue;
+            };
+            let left = taken.hold.remaining();
+            let until = link.clock.when(link.clock.now() + left);
+            if !left.is_zero() && until > taken.until + 1 {
+                taken.until = until;
+                again.push(until + SLACK + 1_000);
+                self.extended(id, now, until, stores);
+            } else if left.is_zero() {
+                let pause = &pauses[link.process];
+                let woken = if pause.until > 0 { pause.until + WOKEN } else { 0 };
+                let told_by = (taken.until + SLACK).max(woken);
+                self.must(now <= told_by, || {
+                    format!("{id:?} had ended, but this was not reported by {told_by}")
+                });
+            }
+        }
+        again
+    }
+
+    /// Checks a holder that believes in its hold for longer than before.
+    fn extended(&mut self, id: (LeaseId, FencingToken), now: u64, until: u64, stores: &Stores) {
+        let (Some(lease), Some(held)) = (self.leases.get(&id.0), self.holds.get(&id)) else { return };
+        let Some(taken) = &held.taken else { return };
+        if let Some(robbed) = lease.robbed {
+            // It may keep its deadline from before the loss, but must not get another one. A re-entry may have had the
+            // longest of all leases.
+            let sent = until.saturating_sub(self.longest);
+            let late = sent > robbed + SLACK + self.longest / 100;
+            let revived = lease.revived;
+            return self
+                .must(revived || !late, || format!("{id:?} was gone at {robbed}, but renewed at {sent}"));
+        }
+        if let Some(key) = taken.key {
+            self.history.extended(key, Moment::from_micros(until));
+        }
+        let stored = stores.stored(now, &held.name);
+        let id_there = stores[0].data.stored_id(id.0);
+        let safe = stored.is_some_and(|stored| stored.lease == id_there && stored.until >= until);
+        let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
+        self.must(safe || timeless, || format!("{id:?}: held until {until}, but the store has {stored:?}"));
+    }
+
+    pub(crate) fn release_sent(&mut self, now: u64, r: &ReleaseRequest) {
+        if let Some(lease) = self.leases.get_mut(&r.lease) {
+            lease.touched = now;
+            lease.retired |= r.depth_left == 0;
+        }
+    }
+
+    /// Checks that every stored lease has a holder, or a process that is undoing it.
+    pub(crate) fn no_orphans(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) {
+        for (node, id) in stores.left(now, self.names.keys()).into_iter().map(|(node, s)| (node, s.lease)) {
+            let Some(lease) = self.leases.get(&id) else { continue };
+            // The number of a link is part of the id of its process's life.
+            let life = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
+            let is_known = |link: &&Link| !link.dead && !link.closed && !link.copied;
+            let Some(link) = links.get(life.saturating_add(node)).filter(is_known) else { continue };
+            // Excused by old data, by a clock that stepped back or was unknown to the process, or by a link that is
+            // cut.
+            let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
+            let pause = &pauses[link.process];
+            let ready = stores[node].paused_until.max(stores[node].down_until);
+            let since = lease.touched.max(pause.felt_until()).max(link.since).max(ready);
+            let answers = if self.quorum.is_some() { STRAGGLERS } else { 0 };
+            // A hold with a minimum is released once that is over.
+            let minimum = self.minimum + self.minimum / 100;
+            let patience =
+                2 * self.operation + 5 * SLACK + minimum + answers + if lease.retired { 0 } else { POLL };
+            if excused || link.partition.is_some() || now <= since + patience {
+                continue;
+            }
+            let of_it = (id, FencingToken::new(0))..=(id, FencingToken::new(u64::MAX));
+            let held = self.holds.range(of_it).any(|(_, held)| held.ended.is_none());
+            self.must(held, || format!("an orphan: no process has sent anything about {id} since {since}"));
+        }
     }
 }

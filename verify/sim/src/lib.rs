@@ -15,40 +15,22 @@
 //! Over a quorum, the factory has the real `QuorumBackend`. Each `SimBackend` below it is a node with its own link,
 //! store and clock. For the oracle, a lease is stored if a majority has it.
 
-mod access;
 mod backend;
-mod ballot;
-mod calm;
-mod campaign;
 mod client;
 mod clock;
-mod data_loss;
-mod execute;
-mod gate;
-mod holding;
 mod judge;
-mod link;
-mod look;
 mod message;
 mod net;
-mod node;
-mod observer;
 mod oracle;
-mod orphans;
 mod pipeline;
 mod plan;
 mod process;
-mod quorum;
-mod resource;
 mod run;
 mod state;
 mod store;
-mod stores;
 mod trace;
 mod trouble;
-mod wake;
 mod world;
 
-pub use campaign::{Tally, campaign};
 pub use plan::Topology;
-pub use run::{Failure, Report, run};
+pub use run::{Failure, Report, Tally, campaign, run};

@@ -1,22 +1,26 @@
-//! The oracle, which observes every grant, renewal and end, inspects what holders believe, and reports violations.
+//! The oracle: observes every grant, vote, renewal, end and loss of data, and reports violations.
+//!
+//! Its checks of what holders believe, of ends and of what is left are in `judge`.
 
 use crate::{
-    ballot::{Ballot, IdleWakes},
     clock::micros,
-    plan::{Plan, Terms},
-    quorum::Quorum,
-    store::Stored,
+    plan::{NODES, Plan, Quorum, Terms},
+    store::{Stored, Stores},
 };
 use lock_core::{
     FencingToken, Hold, HoldEnd, LockName,
     backend::{AcquireRequest, Acquired, LeaseId, Renewed, Reply},
     clock::{Moment, UtcTime},
+    quorum::Proposal,
 };
 use lock_testkit::{History, HoldKey, Violation};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
+
+/// The maximum number of times that a held name may wake its waiters.
+const MAX_IDLE_WAKES: u32 = 200;
 
 /// The tolerance, in µs: timers count in milliseconds, and clocks have different speeds.
 pub(crate) const SLACK: u64 = 12_000;
@@ -125,6 +129,31 @@ pub(crate) struct Taken {
     pub(crate) key: Option<HoldKey>,
     /// The true time until which the holder believes in it.
     pub(crate) until: u64,
+}
+
+/// The nodes that granted a token to a lease.
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    nodes: BTreeSet<usize>,
+    last: FencingToken,
+    /// The highest token that a process had been granted when the first of these nodes voted.
+    told: u64,
+}
+
+/// The number of waiters woken while one lease held a majority.
+#[derive(Debug, Default)]
+pub(crate) struct IdleWakes {
+    holder: Option<LeaseId>,
+    count: u32,
+}
+
+/// The stored leases before a change.
+#[derive(Debug)]
+pub(crate) struct StoredBefore {
+    /// The leases in the store that changes.
+    pub(crate) here: BTreeMap<LockName, Stored>,
+    /// The leases that a majority has.
+    pub(crate) decided: BTreeMap<LockName, Stored>,
 }
 
 impl Oracle {
@@ -308,5 +337,110 @@ impl Oracle {
             let excused = self.names.get(name).is_some_and(|name| name.residual);
             self.must(excused, || violation.to_string());
         }
+    }
+
+    /// Records that a node granted a proposal.
+    pub(crate) fn voted(&mut self, now: u64, node: usize, p: &Proposal) {
+        let told = self.names.get(&p.name).map_or(0, |name| name.told);
+        let new = || Ballot { nodes: BTreeSet::new(), last: p.last, told };
+        let ballot = self.ballots.entry((p.lease, p.token)).or_insert_with(new);
+        let is_new = ballot.nodes.insert(node);
+        let decides = is_new && 2 * ballot.nodes.len() == NODES + 1;
+        self.grants += u64::from(decides);
+        let order = self.grants;
+        let far = self.far_stamps.contains(&(p.lease, p.not_after));
+        self.leases.entry(p.lease).or_default();
+        self.touched(now, p.lease);
+        self.set_again(p.lease);
+        if let Some(lease) = self.leases.get_mut(&p.lease) {
+            lease.far_stamp |= far;
+            if decides {
+                lease.order = order;
+            }
+        }
+    }
+
+    /// Records that nodes have the lease again, or still.
+    pub(crate) fn set_again(&mut self, lease: LeaseId) {
+        if let Some(lease) = self.leases.get_mut(&lease) {
+            lease.revived |= lease.robbed.is_some();
+        }
+    }
+
+    /// Checks that a hold has the votes of a majority for its token, and a token above those known before the first
+    /// vote.
+    fn is_elected(&mut self, name: &LockName, id: (LeaseId, FencingToken)) {
+        let (lease, token) = id;
+        let ballot = self.ballots.range((lease, FencingToken::new(0))..=id).next_back();
+        let ballot = ballot.map(|(_, ballot)| ballot).filter(|ballot| token <= ballot.last);
+        let votes = ballot.map_or(0, |ballot| ballot.nodes.len());
+        let told = ballot.map_or(0, |ballot| ballot.told);
+        self.must(2 * votes > NODES, || format!("{name}: {lease} holds with {votes} votes for {token:?}"));
+        self.must(token.get() > told, || {
+            format!("{name}: {lease} has {token:?}, and {told} was known before its first vote")
+        });
+        if let Some(name) = self.names.get_mut(name) {
+            name.told = name.told.max(token.get());
+        }
+    }
+
+    pub(crate) fn wakes_waiters(&mut self, name: &LockName, holder: Option<LeaseId>) {
+        let Some(known) = self.names.get_mut(name) else { return };
+        if holder.is_none() || known.idle_wakes.holder != holder {
+            known.idle_wakes = IdleWakes { holder, count: 0 };
+        }
+        known.idle_wakes.count += 1;
+        let count = known.idle_wakes.count;
+        self.must(holder.is_none() || count <= MAX_IDLE_WAKES, || {
+            format!("{name}: waiters were woken {count} times while {holder:?} held it")
+        });
+    }
+
+    /// Records that the store lost a lease without a fault of its holder.
+    pub(crate) fn robbed(&mut self, now: u64, stored: Option<Stored>) {
+        let Some(id) = stored.map(|stored| stored.lease) else { return };
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        if lease.robbed.is_some() {
+            return;
+        }
+        lease.robbed = Some(now);
+        if self.quorum.is_some() {
+            // The nodes that lost it do not vote for another lease until it has ended.
+            return;
+        }
+        // From now on it excludes nobody.
+        for held in self.holds.values().filter_map(|held| held.taken.as_ref()) {
+            if let Some(key) = held.key.filter(|_| held.hold.lease_id() == id) {
+                self.history.ended(key, Moment::from_micros(now));
+            }
+        }
+    }
+
+    /// Records that the data of a store changed without a request.
+    pub(crate) fn data_changed(&mut self, now: u64, node: usize, before: &StoredBefore, stores: &Stores) {
+        for (name, stored) in &before.here {
+            let is_kept = |after: &Stored| after.lease == stored.lease && after.until >= stored.until;
+            if stores[node].stored(now, name).is_some_and(|after| is_kept(&after)) {
+                continue;
+            }
+            // A majority may still have it, though possibly for a shorter time.
+            let decided = before.decided.get(name).map_or(0, |decided| decided.until);
+            let after = stores.stored(now, name).filter(|after| after.lease == stored.lease);
+            if after.is_none_or(|after| stores.len() == 1 || after.until < decided) {
+                self.robbed(now, Some(*stored));
+            }
+            if after.is_some() {
+                self.set_again(stored.lease);
+            }
+        }
+        for stored in self.names.keys().filter_map(|name| stores[node].stored(now, name)) {
+            if let Some(lease) = self.leases.get_mut(&stored.lease) {
+                lease.revived = true;
+            }
+        }
+    }
+
+    pub(crate) fn counters_in_doubt(&mut self) {
+        self.names.values_mut().for_each(|name| name.doubt = true);
     }
 }

@@ -1,13 +1,15 @@
 //! The plan that a seed determines before a run: the participants, their options, and the faults with their
 //! frequencies.
 
-use crate::{clock::StoreClock, quorum::Quorum};
+use crate::clock::StoreClock;
 use lock_core::{LockName, LockOptions};
 use lock_testkit::{Seed, Stream};
 use std::time::Duration;
 
 /// The maximum delay of a late message, in ms: longer than any operation timeout.
 pub(crate) const LATEST: u64 = 5_000;
+/// The number of nodes of a quorum.
+pub(crate) const NODES: usize = 3;
 
 /// The store that the processes of a run lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,6 +64,16 @@ impl Batching {
     fn draw(dice: &mut Stream) -> Self {
         Self { gathered: pick(dice, &[2, 3, 16]), most: pick(dice, &[2, 32]), calls: pick(dice, &[1, 2, 8]) }
     }
+}
+
+/// A quorum.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quorum {
+    pub(crate) max_lease: Duration,
+    /// `true` if its nodes lose nothing and are declared durable.
+    pub(crate) durable: bool,
+    /// `true` if its clocks step. The order of tokens still holds, but nothing else is guaranteed.
+    pub(crate) timeless: bool,
 }
 
 /// The options of a lock, and the values that the oracle needs.
@@ -133,7 +145,7 @@ impl Latency {
     }
 }
 
-pub(crate) fn pick<T: Copy>(dice: &mut Stream, from: &[T]) -> T {
+fn pick<T: Copy>(dice: &mut Stream, from: &[T]) -> T {
     from[usize::try_from(dice.below(from.len() as u64)).unwrap_or(0)]
 }
 
@@ -228,6 +240,27 @@ impl Plan {
         }
     }
 
+    /// Creates a run over a quorum. It is based on the run over one store.
+    pub(crate) fn quorum(seed: Seed) -> Self {
+        let mut plan = Self::single(seed);
+        let dice = &mut Seed::new(seed.get().rotate_left(29) ^ 0x0001_AC1E).stream();
+        let (durable, timeless) = (dice.chance(0.3), dice.chance(0.25));
+        let longest = plan.max_lease();
+        plan.quorum = Some(Quorum { max_lease: longest.max(Duration::from_secs(5)), durable, timeless });
+        plan.processes = plan.processes.min(3);
+        plan.clients = plan.clients.min(3);
+        plan.names.truncate(2);
+        // Operations of a quorum go to all of its nodes, so the same number of holds takes more events.
+        plan.events *= 2;
+        plan.batching = None;
+        plan.clocks = quorum_clocks(dice, plan.clocks[0].clone());
+        plan.troubles = quorum_troubles(&plan.troubles, durable, timeless);
+        if timeless {
+            plan.retention = None;
+        }
+        plan
+    }
+
     pub(crate) fn is_calm(&self) -> bool {
         self.troubles.is_empty()
     }
@@ -292,4 +325,37 @@ fn troubles(dice: &mut Stream, storm: f64, copies: bool) -> Vec<Trouble> {
     }
     some.extend(copies.then_some(Copy));
     some
+}
+
+/// Draws clocks that differ by less than a vote allows. Occasionally one is completely wrong.
+fn quorum_clocks(dice: &mut Stream, first: StoreClock) -> Vec<StoreClock> {
+    let apart = pick(dice, &[1, 100_000, 450_000]);
+    let mut ahead: Vec<_> =
+        (0..NODES).map(|_| i64::try_from(dice.below(2 * apart)).unwrap_or(0) - apart.cast_signed()).collect();
+    if dice.chance(0.1) {
+        ahead[NODES - 1] = pick(dice, &[-3_600_000_000, 3_600_000_000]);
+    }
+    ahead.into_iter().map(|ahead| first.ahead_by(ahead)).collect()
+}
+
+/// Draws troubles: no forced releases, no loss of data on durable nodes, and clock steps only where nothing depends
+/// on them.
+fn quorum_troubles(drawn: &[Trouble], durable: bool, timeless: bool) -> Vec<Trouble> {
+    use Trouble::*;
+    let mut troubles = drawn.to_vec();
+    if !troubles.is_empty() {
+        // Nodes that are unreachable, or return without their data, are the purpose of a quorum.
+        troubles.extend([RestartEmpty, RestartKept, Partition, StorePause]);
+        troubles.extend(timeless.then_some([StepAhead, StepBack]).into_iter().flatten());
+    }
+    let steps = [SmallStep, StepAhead, StepBack];
+    let losses = [RestartEmpty, RestartOld];
+    troubles.retain(|trouble| {
+        let may_step = timeless || !steps.contains(trouble);
+        let may_lose = !(durable || timeless) || !losses.contains(trouble);
+        may_step && may_lose && *trouble != Force
+    });
+    troubles.sort_unstable();
+    troubles.dedup();
+    troubles
 }

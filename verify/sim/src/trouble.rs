@@ -1,9 +1,9 @@
 //! Faults of whole processes and stores, drawn one at a time by the plan.
 
 use crate::{
-    data_loss::Kept,
-    link::{Cut, Link, Partition},
     message::Notification,
+    net::{Cut, Link, Partition},
+    oracle::StoredBefore,
     plan::Trouble,
     state::{Happening, Order, State},
     store::Stored,
@@ -177,12 +177,12 @@ impl State {
         (0..self.stores.len()).filter(|number| *number != node).any(|number| is_young(&number))
     }
 
-    fn kept(&self, node: usize) -> Kept {
+    fn kept(&self, node: usize) -> StoredBefore {
         let all = |stored: &dyn Fn(&LockName) -> Option<Stored>| {
             self.plan.names.iter().filter_map(|name| Some((name.clone(), stored(name)?))).collect()
         };
         let here = all(&|name| self.stores[node].stored(self.now, name));
-        Kept { here, decided: all(&|name| self.stores.stored(self.now, name)) }
+        StoredBefore { here, decided: all(&|name| self.stores.stored(self.now, name)) }
     }
 
     /// Ends a process. The stores notice this. Its links start with this one.

@@ -16,8 +16,8 @@ pub struct FencedTable {
 impl FencedTable {
     /// Opens the table, creating it if necessary.
     ///
+    /// # Errors
     /// The error of the database.
-    /// That of the database.
     ///
     /// # Cancel safety
     /// May leave a file without a table, which the next call completes.

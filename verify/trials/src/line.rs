@@ -1,4 +1,5 @@
-//! The protocol of a process: JSON objects, one per line. Reports are written to stdout, orders are read from stdin.
+//! The protocol of a process: JSON objects, one per line. Reports are written to stdout, orders are read from stdin, whose end
+//! ends the process, since its controller is gone.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,6 +8,7 @@ use std::{
     path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A report of a process. A Redisson peer writes `ready`, `held`, `released`, `is_held`, `token`, `done`, `forced`
 /// and `locked`. Times are those of [`now`].
@@ -261,5 +263,51 @@ impl Line {
     #[must_use]
     pub fn is(&self, key: &str) -> bool {
         self.0[key].as_bool().unwrap_or_else(|| panic!("{key} is yes or no in {}", self.0))
+    }
+}
+
+/// The orders to this process.
+#[derive(Debug)]
+pub struct Orders(UnboundedReceiver<Order>);
+
+impl Orders {
+    /// Reads orders from stdin. Its end ends the process.
+    #[must_use]
+    pub fn from_stdin() -> Self {
+        let (orders, receiver) = unbounded_channel();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines() {
+                let Ok(line) = line else { break };
+                let Ok(order) = serde_json::from_str(&line) else {
+                    eprintln!("error: the order {line:?} is unknown");
+                    std::process::exit(2);
+                };
+                if orders.send(order).is_err() {
+                    return;
+                }
+            }
+            // Immediately and without releasing anything, as if the process were killed.
+            std::process::exit(0);
+        });
+        Self(receiver)
+    }
+
+    /// Returns the next order.
+    ///
+    /// # Cancel safety
+    /// No order is lost.
+    pub async fn next(&mut self) -> Order {
+        match self.0.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for this order. Drops other orders before it.
+    ///
+    /// # Cancel safety
+    /// Dropped orders are not restored.
+    pub async fn wait_for(&mut self, order: &Order) {
+        while self.next().await != *order {}
     }
 }

@@ -1,9 +1,9 @@
 //! A single-threaded process that forks after it has used locks, so that parent and child continue from one state.
 
 use crate::{
-    client::Client,
-    line::Report,
-    node::{Failure, Orders},
+    cli::Client,
+    line::{Orders, Report},
+    node::Failure,
     referee::Witness,
 };
 use clap::{Parser, Subcommand, builder::TypedValueParser as _, value_parser};
@@ -214,7 +214,7 @@ fn contend(
         let options = LockOptions::new().lease(lease);
         let builder = LockFactory::builder(store).options(options);
         let locks = builder.repeatable(process, || getrandom::u64().unwrap_or_default()).build()?;
-        let witness = Witness::of(referee)?;
+        let witness = Witness::of(referee, lease / 20)?;
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let locks = names.iter().map(|name| locks.named(name)).collect::<Result<Vec<_>, _>>()?;
@@ -250,7 +250,7 @@ async fn work(locks: Vec<Lock>, lease: Duration, witness: Witness, mut dice: Str
 }
 
 async fn hold(guard: LockGuard, lease: Duration, witness: &Witness, dice: &mut Stream) {
-    let inside = witness.enters(guard.hold(), lease / 20);
+    let inside = witness.enters(guard.hold());
     if dice.below(10) == 0 {
         // A failure leaves the lease as it is, or extended.
         let _ = guard.extend(lease * 2).await;

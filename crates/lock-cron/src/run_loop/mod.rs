@@ -21,8 +21,7 @@ use crate::{
 use futures_util::FutureExt;
 use known::{ClockOffset, DeclinedRuns, KnownInstances, LostData, UnownedJobs};
 use lock_core::{
-    __private::lock,
-    __private::reserved_name,
+    __private::{lock, reserved_name},
     LockError, LockErrorKind, LockGuard, LockName, LostReason,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
     clock::{Moment, UtcTime},

@@ -1,34 +1,26 @@
 //! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each.
 
-mod channels;
-mod fenced;
 mod floor;
-mod hand_off;
 mod hash;
 mod ours;
-mod queue;
-mod quorum_floor;
 #[cfg(feature = "rslock")]
 mod rslock;
-mod set_nx;
-mod tokio_mutex;
 
 #[cfg(feature = "rslock")]
 pub(crate) use self::rslock::Rslock;
 pub(crate) use self::{
-    fenced::{Fenced, FencedRedisRs},
-    hand_off::HandOff,
-    hash::Hash,
-    ours::{Fred, FredOtel, Memory, Quorum, RedisRs},
-    queue::Queue,
-    quorum_floor::QuorumFloor,
-    set_nx::SetNx,
-    tokio_mutex::TokioMutex,
+    floor::{Fenced, FencedRedisRs, SetNx},
+    hash::{HandOff, Hash, Queue, QuorumFloor},
+    ours::{Fred, FredOtel, Memory, Quorum, RedisRs, TokioMutex},
 };
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
-use std::future::Future;
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// A connected client of a lock library or of a handwritten lock.
 pub(crate) trait Locks: Sized + Send + Sync + 'static {
@@ -54,6 +46,20 @@ pub(crate) trait Lock: Clone + Send + Sync + 'static {
     /// Returns the fencing token if the library has tokens.
     fn token(_held: &Self::Held) -> Option<u64> {
         None
+    }
+}
+
+/// The values that belong to the names of locks, created on demand.
+#[derive(Debug, Default)]
+struct ByName<T>(Mutex<HashMap<String, Arc<T>>>);
+
+impl<T: Default> ByName<T> {
+    fn get(&self, name: &str) -> Arc<T> {
+        self.all().entry(name.to_owned()).or_default().clone()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,13 @@
-//! The locks of this workspace, with default options.
+//! Locks of libraries: those of this workspace with default options, and `tokio::sync::Mutex`, which shows the cost of the
+//! measurement itself and of a minimal fair lock in memory.
 
-use super::{Lock, Locks};
+use super::{ByName, Lock, Locks};
 use crate::Result;
 use lock_core::{LockFactory, LockGuard, MemoryBackend, backend::Connector as _, observer::OtelObserver};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+use std::sync::Arc;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Locks on Redis through fred.
 pub(crate) struct Fred(LockFactory);
@@ -107,5 +110,33 @@ impl Lock for lock_core::Lock {
 
     fn token(held: &LockGuard) -> Option<u64> {
         Some(held.fencing_token().get())
+    }
+}
+
+/// A lock in the memory of the process, without a lease.
+#[derive(Default)]
+pub(crate) struct TokioMutex(ByName<Mutex<()>>);
+
+impl Locks for TokioMutex {
+    type Lock = Arc<Mutex<()>>;
+
+    async fn connect(_: &str) -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.0.get(name))
+    }
+}
+
+impl Lock for Arc<Mutex<()>> {
+    type Held = OwnedMutexGuard<()>;
+
+    async fn acquire(&self) -> Result<Self::Held> {
+        Ok(self.clone().lock_owned().await)
+    }
+
+    async fn release(&self, _held: Self::Held) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,14 +1,13 @@
-//! The stores for the dashboard's servers: the databases, the locks, and the products.
+//! The stores for the servers of the dashboard (the databases, the locks and the products), and the strategies that the page
+//! offers on them.
 
-use super::{
-    serve::Config,
-    snapshot::StrategyInfo,
-    strategies::{self, Locks},
-};
+use super::{Config, snapshot::StrategyInfo};
 use crate::{
     addresses::{Databases, InvalidDatabase},
-    fleet::{Fleet, PrivateRedis, PrivateRedisError, ShopCommand},
+    fleet::{Fleet, ShopCommand},
     http_client::HttpClient,
+    redis::{PrivateRedis, PrivateRedisError},
+    strategy::Strategy,
 };
 use bytes::Bytes;
 use http::{Request, header::CONTENT_TYPE};
@@ -107,9 +106,16 @@ impl Place {
         self.directory.path()
     }
 
-    /// Returns the strategies that the page offers.
+    /// Returns the strategies that the page offers, to which a running shop can switch.
     pub(super) fn strategies(&self) -> Vec<StrategyInfo> {
-        strategies::offered(if self.redis.is_some() { Locks::Redis } else { Locks::Memory })
+        let is_offered = |strategy: &Strategy| {
+            !strategy.keeps_own_stock() && (self.redis.is_some() || !strategy.needs_redis())
+        };
+        let info = |strategy: Strategy| {
+            let (about, exact) = describe(strategy);
+            StrategyInfo { name: strategy.name().into(), about: about.into(), exact }
+        };
+        Strategy::ALL.into_iter().filter(is_offered).map(info).collect()
     }
 
     /// Returns the command that starts a server.
@@ -147,11 +153,7 @@ impl Place {
                 .header(CONTENT_TYPE, "application/json")
                 .body(Full::new(body.clone()));
             let request = request.map_err(|error| PlaceError::Restocking(error.to_string()))?;
-            let response = client.send(request).await;
-            let response = response.map_err(|error| PlaceError::Restocking(error.to_string()))?;
-            if !response.status().is_success() {
-                return Err(PlaceError::Restocking(response.status().to_string()));
-            }
+            client.exchange(request).await.map_err(|error| PlaceError::Restocking(error.to_string()))?;
         }
         Ok(())
     }
@@ -193,4 +195,35 @@ pub enum PlaceError {
     /// The path of this program's executable is unknown.
     #[error("could not determine the path of this program's executable")]
     Program(#[source] io::Error),
+}
+
+/// Returns the description of a strategy, and `true` if it never sells more than the stock.
+fn describe(strategy: Strategy) -> (&'static str, bool) {
+    match strategy {
+        Strategy::None => ("No lock. Concurrent orders overwrite each other's stock.", false),
+        Strategy::Mutex => ("A mutex inside each process. It does not exclude other processes.", false),
+        Strategy::Setnx => (
+            "SET NX with a short TTL and a plain DEL. A payment slower than the TTL outlives the lock.",
+            false,
+        ),
+        Strategy::Lock => (
+            "The distributed lock without fencing. A server that pauses past its lease overwrites newer stock.",
+            false,
+        ),
+        Strategy::LockWriteFence => (
+            "The token is checked only on the write. A stale write can land between a newer holder's read and write.",
+            false,
+        ),
+        Strategy::Fenced => (
+            "The shop: the distributed lock, and a database that checks its token on the read and on the write.",
+            true,
+        ),
+        Strategy::Conditional => (
+            "One conditional statement, no lock. This is enough if the stock is one row of one database.",
+            true,
+        ),
+        Strategy::ForUpdate => ("A row lock of the database, held while the payment runs.", true),
+        Strategy::Units => ("One row for each unit, taken with SKIP LOCKED.", true),
+        Strategy::RedisLua => ("The stock in Redis, deducted by a script.", true),
+    }
 }

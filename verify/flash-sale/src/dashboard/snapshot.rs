@@ -1,6 +1,7 @@
 //! The data shown on the page. Each update contains all data.
 
-use serde::{Deserialize, Serialize};
+use crate::server::JobInfo;
+use serde::Serialize;
 
 /// The data shown on the page at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -124,19 +125,6 @@ pub struct ProductInfo {
     pub token: Option<u64>,
     /// Number of requests that wait for the lock, on all servers.
     pub waiters: u64,
-}
-
-/// A cron job, as reported by the servers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobInfo {
-    /// Name of the job.
-    pub name: String,
-    /// Start of the last run (RFC 3339).
-    pub last: Option<String>,
-    /// Next scheduled time (RFC 3339).
-    pub next: Option<String>,
-    /// Outcome of the last run.
-    pub outcome: Option<String>,
 }
 
 /// An entry of the event log.

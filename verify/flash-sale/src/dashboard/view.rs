@@ -1,19 +1,23 @@
-//! Combines the servers' reports into the data shown on the page.
+//! Combines the reports of the servers into the data shown on the page: totals that survive restarts, rates, and the log of
+//! changes.
 
-use super::{
-    counts::{Rate, SinceSwitch, Sum},
-    log::EventLog,
-    report::{Counters, HeldLock, Report},
-    snapshot::{LoadInfo, ProductInfo, ServerInfo, ServerState, Snapshot, StrategyInfo, Totals},
+use super::snapshot::{
+    LoadInfo, LogEntry, LogKind, ProductInfo, ServerInfo, ServerState, Snapshot, StrategyInfo, Totals,
 };
-use crate::stock::StockCount;
-use std::collections::BTreeMap;
+use crate::{
+    audit::StockCount,
+    server::{Counts, HeldLock, Report},
+    strategy::Strategy,
+};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Window of the order rate, in milliseconds.
 const RATE_WINDOW: u64 = 2_000;
 /// Time between two updates of the event log, in milliseconds. A growing counter adds one entry per
 /// update.
 const LOG_EVERY: u64 = 1_000;
+/// Maximum number of entries of the event log.
+const MAX_ENTRIES: usize = 100;
 
 /// Data that does not change.
 #[derive(Debug, Clone)]
@@ -46,7 +50,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn record(&mut self, server: &str, pid: u32, counters: Counters) {
+    fn record(&mut self, server: &str, pid: u32, counters: Counts) {
         self.orders.record(server, pid, counters.orders);
         self.sold_out.record(server, pid, counters.sold_out);
         self.stale.record(server, pid, counters.stale);
@@ -58,7 +62,7 @@ impl Sums {
 #[derive(Debug)]
 pub(super) struct View {
     setting: Setting,
-    strategy: String,
+    strategy: Strategy,
     /// Latest report of each server.
     reports: BTreeMap<String, Report>,
     /// Latest stock.
@@ -80,7 +84,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(setting: Setting, strategy: String) -> Self {
+    pub(super) fn new(setting: Setting, strategy: Strategy) -> Self {
         Self {
             setting,
             strategy,
@@ -99,17 +103,17 @@ impl View {
     }
 
     /// Returns the strategy that every server should use.
-    pub(super) fn strategy(&self) -> &str {
-        &self.strategy
+    pub(super) fn strategy(&self) -> Strategy {
+        self.strategy
     }
 
-    /// Returns `true` if the page offers a strategy with this name.
-    pub(super) fn offers(&self, strategy: &str) -> bool {
-        self.setting.strategies.iter().any(|offered| offered.name == strategy)
+    /// Returns `true` if the page offers this strategy.
+    pub(super) fn offers(&self, strategy: Strategy) -> bool {
+        self.setting.strategies.iter().any(|offered| offered.name == strategy.name())
     }
 
     /// Sets the strategy that every server should use.
-    pub(super) fn set_strategy(&mut self, strategy: String) {
+    pub(super) fn set_strategy(&mut self, strategy: Strategy) {
         if self.strategy != strategy {
             self.strategy = strategy;
             self.settle();
@@ -167,7 +171,7 @@ impl View {
             since: self.setting.since,
             place: self.setting.place.clone(),
             note: self.setting.note.clone(),
-            strategy: self.strategy.clone(),
+            strategy: self.strategy.name().to_owned(),
             strategies: self.setting.strategies.clone(),
             load,
             totals,
@@ -247,6 +251,197 @@ impl View {
     }
 }
 
+/// The sum of a counter over all servers.
+#[derive(Debug, Default)]
+struct Sum {
+    ended: u64,
+    latest: BTreeMap<String, (u32, u64)>,
+}
+
+impl Sum {
+    /// Records the counter of `server`, whose process id is `pid`.
+    fn record(&mut self, server: &str, pid: u32, count: u64) {
+        match self.latest.get_mut(server) {
+            Some((known, latest)) if *known == pid => *latest = count,
+            Some(entry) => {
+                self.ended += entry.1;
+                *entry = (pid, count);
+            }
+            None => drop(self.latest.insert(server.into(), (pid, count))),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.ended + self.latest.values().map(|(_, count)| count).sum::<u64>()
+    }
+}
+
+/// The rate of a counter over a time window.
+#[derive(Debug)]
+struct Rate {
+    window: u64,
+    readings: VecDeque<(u64, u64)>,
+}
+
+impl Rate {
+    /// Creates a rate over the last `window` milliseconds.
+    fn over(window: u64) -> Self {
+        Self { window, readings: VecDeque::new() }
+    }
+
+    /// Records the counter at the time `at`, in milliseconds, and returns the rate per second.
+    fn record(&mut self, at: u64, count: u64) -> f64 {
+        self.readings.push_back((at, count));
+        while self.readings.get(1).is_some_and(|(next, _)| next + self.window <= at) {
+            self.readings.pop_front();
+        }
+        let (from, before) = self.readings[0];
+        let elapsed = at.saturating_sub(from);
+        if elapsed == 0 { 0.0 } else { count.saturating_sub(before) as f64 * 1e3 / elapsed as f64 }
+    }
+}
+
+/// The growth of a count since a strategy switch. The count can decrease; only increases are added.
+#[derive(Debug, Default)]
+struct SinceSwitch {
+    latest: u64,
+    since: u64,
+    before: u64,
+}
+
+impl SinceSwitch {
+    /// Marks a switch. All growth so far counts as growth before it.
+    fn restart(&mut self) {
+        self.before += std::mem::take(&mut self.since);
+    }
+
+    /// Records the count.
+    fn record(&mut self, count: u64) {
+        self.since += count.saturating_sub(self.latest);
+        self.latest = count;
+    }
+
+    /// Returns the growth since the switch.
+    fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Returns the growth before the switch.
+    fn before(&self) -> u64 {
+        self.before
+    }
+}
+
+/// The latest events.
+#[derive(Debug, Default)]
+struct EventLog {
+    entries: VecDeque<LogEntry>,
+    latest: u64,
+}
+
+impl EventLog {
+    /// Adds an entry for the time `at`, in Unix milliseconds.
+    fn add(&mut self, at: u64, kind: LogKind, text: String) {
+        self.latest += 1;
+        self.entries.push_back(LogEntry { id: self.latest, at, kind, text });
+        if self.entries.len() > MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Adds the first entries, one per server in `first`.
+    fn begin(&mut self, at: u64, first: &Snapshot) {
+        for (kind, text) in first.servers.iter().filter_map(|server| process_change(None, server)) {
+            self.add(at, kind, text);
+        }
+    }
+
+    /// Adds an entry for each change from `before` to `after`.
+    fn compare(&mut self, at: u64, before: &Snapshot, after: &Snapshot) {
+        for (kind, text) in changes(before, after) {
+            self.add(at, kind, text);
+        }
+    }
+
+    /// Returns the entries, oldest first.
+    fn entries(&self) -> Vec<LogEntry> {
+        self.entries.iter().cloned().collect()
+    }
+}
+
+fn changes(before: &Snapshot, after: &Snapshot) -> Vec<(LogKind, String)> {
+    let mut lines = Vec::new();
+    for server in &after.servers {
+        let earlier = before.servers.iter().find(|earlier| earlier.name == server.name);
+        lines.extend(process_change(earlier, server));
+    }
+    if after.strategy != before.strategy {
+        lines.push((
+            LogKind::Info,
+            format!("Strategy changed from {} to {}", before.strategy, after.strategy),
+        ));
+    }
+    if after.load.on != before.load.on {
+        lines.push((LogKind::Info, if after.load.on { "Load started" } else { "Load stopped" }.into()));
+    }
+    if after.leader != before.leader {
+        lines.push(match &after.leader {
+            Some(leader) => (LogKind::Info, format!("{leader} leads the scheduler")),
+            None => (LogKind::Warning, "No server leads the scheduler".into()),
+        });
+    }
+    let stale = after.totals.stale.saturating_sub(before.totals.stale);
+    if stale > 0 {
+        lines.push((
+            LogKind::Warning,
+            format!("{} refused by the fencing token", counted(stale, "stale write")),
+        ));
+    }
+    for product in &after.products {
+        let earlier = before.products.iter().find(|earlier| earlier.sku == product.sku);
+        let more = product.sold_twice.saturating_sub(earlier.map_or(0, |earlier| earlier.sold_twice));
+        if more > 0 {
+            lines.push((LogKind::Fault, format!("{}: {} sold twice", product.sku, counted(more, "unit"))));
+        }
+        let more = product.lost.saturating_sub(earlier.map_or(0, |earlier| earlier.lost));
+        if more > 0 {
+            lines.push((LogKind::Fault, format!("{}: {} lost", product.sku, counted(more, "deduction"))));
+        }
+        if product.stock == 0 && earlier.is_some_and(|earlier| earlier.stock > 0) {
+            lines.push((LogKind::Info, format!("{} is sold out", product.sku)));
+        }
+    }
+    for job in &after.jobs {
+        let earlier = before.jobs.iter().find(|earlier| earlier.name == job.name);
+        // Successful runs are omitted, because they would displace all other entries.
+        if earlier.is_some_and(|earlier| (&earlier.last, &earlier.outcome) != (&job.last, &job.outcome))
+            && let Some(outcome) = job.outcome.as_deref().filter(|outcome| *outcome != "succeeded")
+        {
+            lines.push((LogKind::Fault, format!("Job {}: {}", job.name, outcome.replace('_', " "))));
+        }
+    }
+    lines
+}
+
+fn process_change(earlier: Option<&ServerInfo>, now: &ServerInfo) -> Option<(LogKind, String)> {
+    use ServerState::{Dead, Paused, Running};
+    let name = &now.name;
+    let started = || (LogKind::Good, format!("{name} started, pid {}", now.pid.unwrap_or(0)));
+    let Some(earlier) = earlier else { return Some(started()) };
+    match (earlier.state, now.state) {
+        (Dead, Running) => Some(started()),
+        (Running, Running) if earlier.pid != now.pid => Some(started()),
+        (Paused, Running) => Some((LogKind::Good, format!("{name} resumed"))),
+        (_, Paused) if earlier.state != Paused => Some((LogKind::Warning, format!("{name} is paused"))),
+        (_, Dead) if earlier.state != Dead => Some((LogKind::Fault, format!("{name} is dead"))),
+        _ => None,
+    }
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +467,7 @@ mod tests {
         let products = vec![("A".into(), "Anvil".into())];
         let setting =
             Setting { since: 1, place: String::new(), note: None, strategies: Vec::new(), products };
-        View::new(setting, "fenced".into())
+        View::new(setting, Strategy::Fenced)
     }
 
     fn at(at: u64, states: [ServerState; 2]) -> Moment {
@@ -312,20 +507,20 @@ mod tests {
     #[test]
     fn units_of_the_previous_strategy_are_separate() {
         let mut view = view();
-        let mut look = |sold, strategy: &str, changing| {
+        let mut look = |sold, strategy, changing| {
             let (name, mut report) = report("shop-1", 10, None);
-            (report.strategy, report.changing) = (strategy.into(), changing);
+            (report.strategy, report.changing) = (strategy, changing);
             view.record([(name, report)], stock_counts(sold, 90));
             let totals = view.snapshot(at(0, [ServerState::Running; 2])).totals;
             let seen = (totals.lost, totals.lost_before);
-            view.set_strategy("lock".into());
+            view.set_strategy(Strategy::Lock);
             seen
         };
-        assert_eq!(look(13, "fenced", false), (3, 0), "13 sold, 10 deducted");
-        assert_eq!(look(14, "fenced", false), (0, 4), "the server has not switched");
-        assert_eq!(look(15, "lock", true), (0, 5), "an earlier order is under way");
-        assert_eq!(look(16, "lock", false), (0, 6), "the stock may be from before its end");
-        assert_eq!(look(17, "lock", false), (1, 6));
+        assert_eq!(look(13, Strategy::Fenced, false), (3, 0), "13 sold, 10 deducted");
+        assert_eq!(look(14, Strategy::Fenced, false), (0, 4), "the server has not switched");
+        assert_eq!(look(15, Strategy::Lock, true), (0, 5), "an earlier order is under way");
+        assert_eq!(look(16, Strategy::Lock, false), (0, 6), "the stock may be from before its end");
+        assert_eq!(look(17, Strategy::Lock, false), (1, 6));
     }
 
     #[test]
@@ -335,7 +530,7 @@ mod tests {
         view.record([report("shop-1", 10, None)], stock_counts(10, 90));
         view.snapshot(at(0, [Running, Running]));
         view.record([report("shop-1", 10, None)], stock_counts(12, 90));
-        view.set_strategy("none".into());
+        view.set_strategy(Strategy::None);
         let page = view.snapshot(at(LOG_EVERY, [Paused, Dead]));
         let texts: Vec<_> = page.log.iter().map(|entry| entry.text.as_str()).collect();
         let expected = [
@@ -347,5 +542,40 @@ mod tests {
         ];
         assert_eq!(texts, expected);
         assert_eq!(page.log.iter().map(|entry| entry.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn sum_continues_when_a_server_restarts() {
+        let mut sum = Sum::default();
+        sum.record("shop-1", 10, 7);
+        sum.record("shop-2", 11, 1);
+        sum.record("shop-1", 10, 9);
+        assert_eq!(sum.total(), 10);
+        sum.record("shop-1", 12, 2);
+        assert_eq!(sum.total(), 12, "9 from the old process, 2 from the new one, 1 from the other server");
+    }
+
+    #[test]
+    fn rate_covers_its_window() {
+        let mut rate = Rate::over(2_000);
+        assert_eq!(rate.record(0, 0), 0.0);
+        assert_eq!(rate.record(1_000, 10), 10.0);
+        assert_eq!(rate.record(2_000, 20), 10.0);
+        assert_eq!(rate.record(3_000, 60), 25.0, "50 orders in the last two seconds");
+        assert_eq!(rate.record(9_000, 60), 0.0);
+    }
+
+    #[test]
+    fn growth_before_a_switch_is_counted_separately() {
+        let mut count = SinceSwitch::default();
+        count.record(5);
+        assert_eq!((count.since(), count.before()), (5, 0));
+        count.restart();
+        count.record(6);
+        assert_eq!((count.since(), count.before()), (1, 5));
+        count.record(2);
+        assert_eq!(count.since(), 1, "a decreasing count must not add growth");
+        count.record(4);
+        assert_eq!(count.since(), 3);
     }
 }

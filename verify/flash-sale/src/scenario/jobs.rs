@@ -4,14 +4,14 @@
 use super::{
     run::LEASE,
     site::Site,
-    stage::{HOT, ScenarioError, Stage, StagePlan, exchange},
+    stage::{HOT, Pace, ScenarioError, Stage, StagePlan, exchange, until},
 };
 use crate::{
+    audit,
     fleet::ShopState,
     load::CUSTOMER,
     report::{Fault, Figure, ScenarioResult},
     server::{TICK, Tick, ticks},
-    stock,
     strategy::Strategy,
 };
 use distlock::clock::UtcTime;
@@ -35,7 +35,8 @@ const DELIVERED: i64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of scheduled times after the kill for which the scenario waits.
 const AFTER: usize = 8;
-const LOOK: Duration = Duration::from_millis(50);
+/// Pace of the waits.
+const PACE: Pace = Pace { limit: PATIENCE, pause: Duration::from_millis(50) };
 
 /// Kills the leader between two runs and checks every start of a run.
 pub(super) async fn run(site: &Site, name: &str) -> Result<ScenarioResult, ScenarioError> {
@@ -50,17 +51,17 @@ pub(super) async fn run(site: &Site, name: &str) -> Result<ScenarioResult, Scena
         wait: Duration::from_secs(5),
     };
     let stage = Stage::open(site, &plan).await?;
-    until(&stage, "the first run of a job", |runs| !runs.is_empty()).await?;
+    until_runs(&stage, "the first run of a job", |runs| !runs.is_empty()).await?;
     let restocking = json!({ "schedule": "*/2 * * * * *", "quantity": DELIVERED });
     operate(&stage, Method::PUT, &restocking).await?;
     reserve(&stage).await?;
     let leader = leader(&stage).await?;
     let before = ticks(&stage.store).await?.len();
-    until(&stage, "the next run of the leader", |runs| runs.len() > before).await?;
+    until_runs(&stage, "the next run of the leader", |runs| runs.len() > before).await?;
     let last = ticks(&stage.store).await?.iter().map(|run| run.scheduled_ms).max().unwrap_or_default();
     let (killed_ms, killed_at) = (stage.now_ms(), UtcTime::now().as_millis().cast_signed());
     stage.fleet.kill(leader.0);
-    until(&stage, "the runs after the kill", |runs| {
+    until_runs(&stage, "the runs after the kill", |runs| {
         let later = runs.iter().map(|run| run.scheduled_ms).filter(|scheduled| *scheduled > last);
         later.collect::<BTreeSet<_>>().len() >= AFTER
     })
@@ -68,7 +69,7 @@ pub(super) async fn run(site: &Site, name: &str) -> Result<ScenarioResult, Scena
     // The killed shop may have claimed a run without starting it. Another one starts it when the claim has ended.
     let begin_of_end = Instant::now();
     while !gaps(&ticks(&stage.store).await?).is_empty() && begin_of_end.elapsed() < PATIENCE {
-        sleep(LOOK).await;
+        sleep(PACE.pause).await;
     }
     let expired = until_expired(&stage).await?;
     operate(&stage, Method::DELETE, &Value::Null).await?;
@@ -154,16 +155,15 @@ fn gaps(runs: &[Tick]) -> Vec<String> {
 
 /// Returns the index and the name of the leading shop.
 async fn leader(stage: &Stage) -> Result<(usize, String), ScenarioError> {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    let leading = async || {
         for (index, shop) in stage.fleet.statuses().into_iter().enumerate() {
-            if stage.get(shop.address, "/state").await?["leader"] == true {
-                return Ok((index, shop.name));
+            if stage.report(shop.address).await?.leader {
+                return Ok(Some((index, shop.name)));
             }
         }
-        sleep(LOOK).await;
-    }
-    Err(ScenarioError::Never("a shop to become the leader"))
+        Ok(None)
+    };
+    until("a shop to become the leader", PACE, leading).await
 }
 
 /// Adds or removes the restocking, at the operators' routes of a shop that lives.
@@ -198,28 +198,22 @@ async fn reserve(stage: &Stage) -> Result<(), ScenarioError> {
 async fn until_expired(stage: &Stage) -> Result<usize, ScenarioError> {
     let begin = Instant::now();
     loop {
-        let held: i64 = stock::read(&stage.store).await?.iter().map(|count| count.reserved).sum();
+        let held: i64 = audit::stock_counts(&stage.store).await?.iter().map(|count| count.reserved).sum();
         let expired = RESERVED.saturating_sub(usize::try_from(held).unwrap_or(0));
         if expired == RESERVED || begin.elapsed() > PATIENCE {
             return Ok(expired);
         }
-        sleep(LOOK).await;
+        sleep(PACE.pause).await;
     }
 }
 
-async fn until(
+/// Waits until the starts of runs have this property.
+async fn until_runs(
     stage: &Stage,
     what: &'static str,
-    seen: impl Fn(&[Tick]) -> bool,
+    have: impl Fn(&[Tick]) -> bool,
 ) -> Result<(), ScenarioError> {
-    let begin = Instant::now();
-    while !seen(&ticks(&stage.store).await?) {
-        if begin.elapsed() > PATIENCE {
-            return Err(ScenarioError::Never(what));
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
+    until(what, PACE, async || Ok(have(&ticks(&stage.store).await?).then_some(()))).await
 }
 
 #[cfg(test)]

@@ -1,21 +1,25 @@
-//! The run of one scenario, from its first process to its verdict.
+//! The run of one scenario, from its first process to its verdict. Faults come at exact points: a shop pauses itself inside its
+//! critical section, and the following steps wait for actions of other shops instead of fixed times.
 
 use super::{
-    faults,
-    holds::{holds, stale_writes},
-    judge::{Evidence, failures},
+    judge::{Evidence, failures, holds, stale_writes},
     script::{Script, Trouble},
     site::Site,
     stage::{HOT, ScenarioError, Stage, StagePlan},
 };
 use crate::{
-    load::{self, Aborts, Entry, Extent, LoadPlan, OrderMix, Outcome, Profile},
+    faults,
+    fleet::ShopState,
+    load::{self, Aborts, Entry, Extent, LoadPlan, Outcome, Profile},
     report::{Fault, Figure, ScenarioResult},
 };
 use lock_inventory_demo::{audit::Audit, domain::Cents};
 use lock_testkit::TcpProxy;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::{
+    task::block_in_place,
+    time::{Instant, sleep},
+};
 
 /// Lease in scenarios whose faults outlast it, short so a stopped holder soon loses its lock.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
@@ -23,12 +27,22 @@ pub(super) const LEASE: Duration = Duration::from_secs(1);
 const UNDISTURBED_LEASE: Duration = Duration::from_secs(10);
 /// Maximum wait for the lock.
 const WAIT: Duration = Duration::from_secs(10);
-/// Time limit for a response.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of clients in the closed model.
 const CLIENTS: u32 = 32;
 /// Percentage of aborted requests.
 const ABORTED: Aborts = Aborts { percent: 30 };
+/// Number of units sold before the first fault.
+const BEFORE: i64 = 10;
+/// Number of units sold by other shops before a stopped holder is resumed.
+const MEANWHILE: i64 = 15;
+/// Stall of the section during which a stale write arrives.
+const SECTION: Duration = Duration::from_millis(1_500);
+/// Duration of a payment that exceeds the TTL of the strategy `setnx`.
+const SLOW: Duration = Duration::from_millis(70);
+/// Time for which a shop is disconnected from Redis.
+const CUT: Duration = Duration::from_millis(1_500);
+/// Time limit for a shop to reach its pause.
+const PAUSED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Runs a scenario once. `stock` is the total number of units.
 pub(super) async fn run(
@@ -53,26 +67,18 @@ pub(super) async fn run(
         wait: WAIT,
     };
     let stage = Stage::open(site, &plan).await?;
-    faults::before_load(script.trouble, &stage).await?;
+    before_load(script.trouble, &stage).await?;
+    let (profile, extent) = (Profile::Closed { clients: CLIENTS }, Extent::Orders(orders(script, stock)));
+    let skus = products.into_iter().map(|(sku, _)| sku).collect();
     let load = LoadPlan {
-        target: stage.balancer.address(),
-        profile: Profile::Closed { clients: CLIENTS },
-        extent: Extent::Orders(orders(script, stock)),
-        mix: OrderMix {
-            skus: products.into_iter().map(|(sku, _)| sku).collect(),
-            max_quantity: 1,
-            keys: name.to_owned(),
-            seed,
-        },
-        timeout: PATIENCE,
         aborts: (script.trouble == Trouble::Aborts).then_some(ABORTED),
         journal: Some(stage.directory.join("journal.jsonl")),
-        zero: stage.zero,
+        ..stage.load(profile, extent, skus, name, seed)
     };
     let mut points = Vec::new();
     let both = async {
         let load = async { load::run(load).await.map_err(ScenarioError::from) };
-        tokio::try_join!(load, faults::trouble(script.trouble, site, &stage, way.as_ref()))
+        tokio::try_join!(load, trouble(script.trouble, site, &stage, way.as_ref()))
     };
     let ((summary, entries), done) = tokio::select! {
         both = both => both?,
@@ -170,4 +176,145 @@ fn figures(audit: &Audit, entries: &[Entry], faults: &[Fault], hand_over: Option
         figures.push(Figure { name: "Orders that were aborted and repeated by the client".into(), value });
     }
     figures
+}
+
+/// The faults that occurred, and the time at which a holder was killed.
+#[derive(Debug, Default)]
+struct Done {
+    faults: Vec<Fault>,
+    killed_ms: Option<u64>,
+}
+
+/// Injects the script's faults while the load runs.
+async fn trouble(
+    trouble: Trouble,
+    site: &Site,
+    stage: &Stage,
+    way: Option<&TcpProxy>,
+) -> Result<Done, ScenarioError> {
+    let mut done = Done::default();
+    match trouble {
+        Trouble::None | Trouble::Aborts | Trouble::SlowPayments => {}
+        Trouble::Pause => done.faults.push(pause(stage).await?),
+        Trouble::PauseIntoSection => done.faults.push(pause_into_section(stage).await?),
+        Trouble::BothPauses => {
+            done.faults.push(pause(stage).await?);
+            done.faults.push(pause_into_section(stage).await?);
+            done.faults.push(release_by_force(site, stage).await?);
+        }
+        Trouble::Kill => {
+            let (fault, at) = kill(stage).await?;
+            done.faults.push(fault);
+            done.killed_ms = Some(at);
+        }
+        Trouble::RedisTrouble => done.faults = redis(site, stage, way).await?,
+    }
+    Ok(done)
+}
+
+/// Injects the faults that precede the load, which are slow payments.
+async fn before_load(trouble: Trouble, stage: &Stage) -> Result<(), ScenarioError> {
+    if trouble == Trouble::SlowPayments {
+        for shop in 0..stage.fleet.len() {
+            stage.arm(shop, faults::Fault::stalls(SLOW)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Pauses the holder until other shops have sold.
+async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold + MEANWHILE).await?;
+    stage.fleet.resume(0);
+    Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its critical section".into() })
+}
+
+/// Pauses the holder until another holder is between its read and its write.
+async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    for shop in 1..stage.fleet.len() {
+        stage.arm(shop, faults::Fault::stall(SECTION)).await?;
+    }
+    stage.until_held(1..stage.fleet.len()).await?;
+    // The next holder reads immediately, but writes only after its stall.
+    sleep(SECTION / 4).await;
+    stage.fleet.resume(0);
+    let to_ms = stage.now_ms();
+    for shop in 1..stage.fleet.len() {
+        stage.arm(shop, faults::Fault::NONE).await?;
+    }
+    let what = "shop-1 is stopped in its critical section, and resumed during another shop's".into();
+    Ok(Fault { from_ms, to_ms, what })
+}
+
+/// Releases the holder's lock by force during its payment, as an operator can. The holder goes on while others sell, so its
+/// write comes too late, and the answer says so. After a pause, the lock of its idempotency key was lost too, and that layer
+/// answers for it.
+async fn release_by_force(site: &Site, stage: &Stage) -> Result<Fault, ScenarioError> {
+    stage.arm(0, faults::Fault::stall(SECTION)).await?;
+    stage.until_held(0..1).await?;
+    let from_ms = stage.now_ms();
+    let locks = stage.locks(site).await?;
+    locks.force_release(format!("product:{HOT}")).await?;
+    locks.shutdown().await;
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold + 1).await?;
+    // Its write is refused when its payment has ended.
+    sleep(SECTION).await;
+    Ok(Fault {
+        from_ms,
+        to_ms: stage.now_ms(),
+        what: "shop-1's lock is released by force during its payment".into(),
+    })
+}
+
+/// Kills the holder while it is paused in its section.
+async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    stage.fleet.kill(0);
+    let killed = stage.now_ms();
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold + 1).await?;
+    Ok((
+        Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its critical section".into() },
+        killed,
+    ))
+}
+
+/// Makes the first shop stop itself in its next section. Returns the time at which it stopped.
+async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold.max(1) + BEFORE).await?;
+    stage.arm(0, faults::Fault::PAUSE).await?;
+    match stage.fleet.stopped(0, PAUSED_WITHIN).await {
+        ShopState::Stopped => Ok(stage.now_ms()),
+        ShopState::Running | ShopState::Ended => Err(ScenarioError::Never("a shop to pause")),
+    }
+}
+
+/// Restarts a private Redis server without its data, then disconnects the last shop from Redis.
+async fn redis(site: &Site, stage: &Stage, way: Option<&TcpProxy>) -> Result<Vec<Fault>, ScenarioError> {
+    let mut faults = Vec::new();
+    stage.until_sold(BEFORE).await?;
+    if let Some(redis) = &site.private_redis {
+        let from_ms = stage.now_ms();
+        redis.restart_empty().await?;
+        let sold = stage.look().await?.sold;
+        stage.until_sold(sold + MEANWHILE).await?;
+        faults.push(Fault { from_ms, to_ms: stage.now_ms(), what: "Redis restarts without its data".into() });
+    }
+    if let Some(way) = way {
+        let from_ms = stage.now_ms();
+        block_in_place(|| way.refuse());
+        sleep(CUT).await;
+        block_in_place(|| way.pass());
+        faults.push(Fault {
+            from_ms,
+            to_ms: stage.now_ms(),
+            what: "shop-4 is disconnected from Redis".into(),
+        });
+    }
+    Ok(faults)
 }

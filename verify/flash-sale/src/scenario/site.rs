@@ -2,7 +2,7 @@
 
 use crate::{
     addresses::{DatabaseUrl, Databases, InvalidDatabase, LocksUrl},
-    fleet::{PrivateRedis, PrivateRedisError, RedisAdmin},
+    redis::{PrivateRedis, PrivateRedisError, RedisConnection},
 };
 use distlock::{LockError, backend::ProcessId, fred::fred};
 use lock_testkit::PostgresServer;
@@ -138,7 +138,7 @@ impl Site {
 
     /// Returns the Redis version, for the report's footer.
     pub(super) async fn redis_version(&self) -> Result<String, SiteError> {
-        let version = RedisAdmin::connect(self.redis_url()).await?.version().await?;
+        let version = RedisConnection::connect(self.redis_url()).await?.version().await?;
         Ok(match self.private_redis {
             Some(_) => format!("Redis {version} (private, without persistence)"),
             None => format!("Redis {version}"),
@@ -203,7 +203,7 @@ impl Site {
     /// Returns [`SiteError`] if a server does not respond.
     pub async fn close(self) -> Result<(), SiteError> {
         if self.private_redis.is_none() {
-            RedisAdmin::connect(self.redis_url()).await?.remove_keys(&self.id).await?;
+            RedisConnection::connect(self.redis_url()).await?.remove_keys(&self.id).await?;
         }
         if let DatabasesAt::Postgres { server: None, url, created } = &self.at {
             let created = std::mem::take(&mut *created.lock().unwrap_or_else(PoisonError::into_inner));

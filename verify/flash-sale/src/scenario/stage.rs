@@ -3,19 +3,20 @@
 use super::site::{Site, SiteError};
 use crate::{
     addresses::Databases,
-    audit::SaleAudit,
-    balancer::{Balancer, Servers},
-    fleet::{Fleet, FleetError, PrivateRedisError, ShopCommand},
-    http_client::HttpClient,
-    load::{Entry, LoadError},
+    audit::{self, SaleAudit},
+    balancer::{Balancer, Servers, Share},
+    faults::Fault,
+    fleet::{Fleet, FleetError, ShopCommand},
+    http_client::{ExchangeError, HttpClient},
+    load::{Entry, Extent, LoadError, LoadPlan, OrderMix, Profile},
+    redis::PrivateRedisError,
     report::{ServerShare, StockPoint},
-    server::with_prefix,
-    stock,
+    server::{Report, with_prefix},
     strategy::Strategy,
 };
 use distlock::{LockError, LockFactory, tower::DetachedTasks};
-use http::Request;
-use http_body_util::{BodyExt, Full};
+use http::{Request, header::CONTENT_TYPE};
+use http_body_util::Full;
 use hyper::body::Bytes;
 use lock_inventory_demo::{
     Shop, Terms,
@@ -26,7 +27,7 @@ use lock_inventory_demo::{
     payments::Provider,
     store::{Store, StoreError},
 };
-use serde_json::Value;
+use serde_json::json;
 use std::{
     ffi::OsString,
     io,
@@ -40,10 +41,21 @@ use tokio::time::{Instant, sleep};
 
 /// Product code of the hot product.
 pub(super) const HOT: &str = "HOT-1";
+/// Time limit for a response to an order.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Interval at which the stock is read.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// Time limit for a condition to become true.
+/// Time limit for the next step of a fault, and for the open intents to be settled.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Pace of the waits between the steps of a fault.
+const FAULT_PACE: Pace = Pace { limit: PATIENCE, pause: Duration::from_millis(5) };
+
+/// The time limit of a wait, and the pause between two looks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) limit: Duration,
+    pub(super) pause: Duration,
+}
 
 /// The shops and products of a scenario.
 #[derive(Debug, Clone)]
@@ -148,16 +160,16 @@ impl Stage {
         u64::try_from(self.zero.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Requests a document from a shop.
-    pub(super) async fn get(&self, address: SocketAddr, path: &str) -> Result<Value, ScenarioError> {
-        let request = Request::get(path).body(Full::default()).map_err(io::Error::other)?;
-        let body = exchange(address, "respond", request).await?;
+    /// Requests the report of a shop.
+    pub(super) async fn report(&self, shop: SocketAddr) -> Result<Report, ScenarioError> {
+        let request = Request::get("/state").body(Full::default()).map_err(io::Error::other)?;
+        let body = exchange(shop, "respond", request).await?;
         serde_json::from_slice(&body).map_err(|error| ScenarioError::System(error.into()))
     }
 
     /// Returns the summed counters of all products.
     pub(super) async fn look(&self) -> Result<StockPoint, ScenarioError> {
-        let stock_counts = stock::read(&self.store).await?;
+        let stock_counts = audit::stock_counts(&self.store).await?;
         let (stock, sold) =
             stock_counts.iter().fold((0, 0), |(stock, sold), row| (stock + row.stock, sold + row.sold));
         Ok(StockPoint { ms: self.now_ms(), stock, sold })
@@ -173,41 +185,52 @@ impl Stage {
 
     /// Waits until this many units are sold.
     pub(super) async fn until_sold(&self, pieces: i64) -> Result<(), ScenarioError> {
-        let begin = Instant::now();
-        while self.look().await?.sold < pieces {
-            if begin.elapsed() > PATIENCE {
-                return Err(ScenarioError::Never("the next sale"));
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
+        let sold = async || Ok((self.look().await?.sold >= pieces).then_some(()));
+        until("the next sale", FAULT_PACE, sold).await
     }
 
     /// Waits until one of these shops holds a product's lock.
     pub(super) async fn until_held(&self, shops: Range<usize>) -> Result<(), ScenarioError> {
-        let begin = Instant::now();
-        loop {
+        let held = async || {
             for shop in shops.clone() {
-                let state = self.get(self.fleet.status(shop).address, "/state").await?;
-                let locks = state["locks"].as_array();
-                if locks.into_iter().flatten().any(|lock| lock["token"].is_u64()) {
-                    return Ok(());
+                let report = self.report(self.fleet.status(shop).address).await?;
+                if report.locks.iter().any(|lock| lock.token.is_some()) {
+                    return Ok(Some(()));
                 }
             }
-            if begin.elapsed() > PATIENCE {
-                return Err(ScenarioError::Never("the next holder"));
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
+            Ok(None)
+        };
+        until("the next holder", FAULT_PACE, held).await
     }
 
-    /// Sends a command to a shop's routes under `/control`.
-    pub(super) async fn control(&self, shop: usize, path: &str, body: &Value) -> Result<(), ScenarioError> {
-        let request = Request::post(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(Full::from(body.to_string()))
+    /// Arms a fault in a shop.
+    pub(super) async fn arm(&self, shop: usize, fault: Fault) -> Result<(), ScenarioError> {
+        let request = Request::post("/control/fault")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(json!(fault).to_string()))
             .map_err(io::Error::other)?;
-        exchange(self.fleet.status(shop).address, "accept a command", request).await.map(drop)
+        exchange(self.fleet.status(shop).address, "accept a fault", request).await.map(drop)
+    }
+
+    /// Returns the plan of a load of single units on this stage, without aborts and without a journal.
+    pub(super) fn load(
+        &self,
+        profile: Profile,
+        extent: Extent,
+        skus: Vec<String>,
+        keys: &str,
+        seed: u64,
+    ) -> LoadPlan {
+        LoadPlan {
+            target: self.balancer.address(),
+            profile,
+            extent,
+            mix: OrderMix { skus, max_quantity: 1, keys: keys.to_owned(), seed },
+            timeout: ANSWER_WITHIN,
+            aborts: None,
+            journal: None,
+            zero: self.zero,
+        }
     }
 
     /// Connects to the shops' locks.
@@ -219,7 +242,7 @@ impl Stage {
     pub(super) fn shares(&self) -> Vec<ServerShare> {
         let shares = self.balancer.servers().shares();
         let all: u64 = shares.iter().map(|share| share.requests).sum();
-        let share = |(share, pid): (crate::balancer::Share, &u32)| ServerShare {
+        let share = |(share, pid): (Share, &u32)| ServerShare {
             share: share.requests as f64 / all.max(1) as f64,
             name: share.name,
             pid: *pid,
@@ -270,20 +293,32 @@ async fn settle(site: &Site, prefix: &str, store: &Store, provider: &Provider) -
     Ok(())
 }
 
+/// Repeats `look` until it returns a value, which is `what` the caller waits for.
+pub(super) async fn until<T>(
+    what: &'static str,
+    pace: Pace,
+    look: impl AsyncFn() -> Result<Option<T>, ScenarioError>,
+) -> Result<T, ScenarioError> {
+    let begin = Instant::now();
+    loop {
+        if let Some(seen) = look().await? {
+            return Ok(seen);
+        }
+        if begin.elapsed() > pace.limit {
+            return Err(ScenarioError::Never(what));
+        }
+        sleep(pace.pause).await;
+    }
+}
+
 /// Sends one request and returns the response body.
 pub(super) async fn exchange(
     shop: SocketAddr,
     what: &'static str,
     request: Request<Full<Bytes>>,
 ) -> Result<Bytes, ScenarioError> {
-    let refused = |answer: String| ScenarioError::Refused { shop, what, answer };
-    let response = HttpClient::new(shop).send(request).await.map_err(|error| refused(error.to_string()))?;
-    let status = response.status();
-    let body = response.into_body().collect().await.map_err(|error| refused(error.to_string()))?.to_bytes();
-    match status.is_success() {
-        true => Ok(body),
-        false => Err(refused(format!("{status} {}", String::from_utf8_lossy(&body)))),
-    }
+    let refused = |error: ExchangeError| ScenarioError::Refused { shop, what, answer: error.to_string() };
+    HttpClient::new(shop).exchange(request).await.map_err(refused)
 }
 
 fn products(products: &[(String, u32)]) -> Result<Vec<Product>, Invalid> {

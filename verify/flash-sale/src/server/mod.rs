@@ -10,16 +10,11 @@
 //! The operators' routes of the shop, with the console of its jobs, are on a second listener. The routes under `/control`
 //! need no password, so a server only listens on a loopback address. Every answer names the process in its `x-shop` header.
 
-mod control;
-mod counters;
-mod current;
-mod dispatch;
-mod holders;
+mod routes;
 mod state;
 mod ticks;
 
-pub use counters::{Counters, Counts};
-pub use holders::LocalLock;
+pub use state::{Counts, HeldLock, JobInfo, Report};
 pub use ticks::{TICK, Tick, ticks};
 
 use crate::{
@@ -27,14 +22,12 @@ use crate::{
     faults::{Faults, Faulty},
     strategy::{RedisCommands, Routers, Strategy, create_units},
 };
-use current::CurrentStrategy;
 use distlock::{
     LockError, LockOptions,
     cron::{CronError, Scheduler},
     fred::fred,
     tower::DetachedTasks,
 };
-use holders::Holders;
 use lock_inventory_demo::{
     Shop, Terms,
     database::DatabaseError,
@@ -45,7 +38,7 @@ use lock_inventory_demo::{
     store::{Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
-use state::Board;
+use state::{Counters, CurrentStrategy, Holders};
 use std::{
     io::{self, Read, Write},
     net::SocketAddr,
@@ -55,7 +48,10 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, oneshot},
+};
 
 /// Delay of the payment provider's answer, after its commit.
 const PAYMENT_DELAY: Duration = Duration::from_millis(3);
@@ -114,7 +110,8 @@ struct Bench {
     counters: Counters,
     holders: Arc<Holders>,
     cron: Scheduler,
-    board: Board,
+    /// The latest known jobs.
+    latest_jobs: Mutex<Vec<JobInfo>>,
 }
 
 /// A server whose parts are open. [`run`](Self::run) serves its requests.
@@ -198,7 +195,7 @@ impl Server {
             counters: Counters::default(),
             holders,
             cron,
-            board: Board::default(),
+            latest_jobs: Mutex::default(),
         });
         let listeners = Listeners { customers, operators };
         Ok(Self { bench, listeners, provider, ready, _directory: directory })
@@ -220,7 +217,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let Self { bench, listeners, provider, _directory, .. } = self;
         let (shop, cron) = (bench.shop.clone(), bench.cron.clone());
-        let served = server::serve(shop, dispatch::router(bench), cron, listeners, stop).await;
+        let served = server::serve(shop, routes::router(bench), cron, listeners, stop).await;
         provider.database().close().await;
         Ok(served?)
     }

@@ -1,6 +1,6 @@
 //! The statements of the strategies, on the shop's tables. Each order is written together with the answer to its request.
 
-use super::{Sale, SaleError, unfenced::Fence};
+use super::{Sale, SaleError, sell::Fence};
 use axum::{
     body::Bytes,
     http::{Response, StatusCode, header},

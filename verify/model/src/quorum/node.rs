@@ -1,9 +1,6 @@
 //! A node: the real rules, and its age.
 
-use super::{
-    config::{LEASE, QuorumConfig, TICK},
-    message::{QuorumMessage, Sort},
-};
+use super::{LEASE, QuorumConfig, QuorumMessage, Sort, TICK};
 use lock_core::{
     FencingToken, LockName, Retention,
     backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released},

@@ -1,9 +1,6 @@
 //! Records which process holds which lock, under which token and until when, and judges; see `lock_trials::referee`.
 
-use lock_trials::{
-    node::{Failure, Orders},
-    referee,
-};
+use lock_trials::{line::Orders, node::Failure, referee};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {

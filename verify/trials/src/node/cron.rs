@@ -1,9 +1,9 @@
 //! A node of a fleet that runs one job, or the instances of a kind.
 
-use super::{Failure, Orders};
+use super::Failure;
 use crate::{
     fenced::FencedTable,
-    line::{Order, Report, now},
+    line::{Order, Orders, Report, now},
 };
 use lock_core::{LockFactory, shutdown_signal};
 use lock_cron::{

@@ -1,7 +1,7 @@
 //! Payments with idempotency keys: clients that leave, repeat and share keys, and locks that are forcibly released.
 
-use super::{Failure, Orders};
-use crate::line::{Order, Report};
+use super::Failure;
+use crate::line::{Order, Orders, Report};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};

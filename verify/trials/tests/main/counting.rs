@@ -2,7 +2,7 @@
 
 use crate::support::node;
 use lock_testkit::RedisServer;
-use lock_trials::together::count_together;
+use lock_trials::process::count_together;
 use std::env;
 
 #[test]

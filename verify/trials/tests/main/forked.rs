@@ -1,7 +1,7 @@
 //! Copies of a process, made by a fork.
 
 use lock_testkit::{RedisQuorum, RedisServer};
-use lock_trials::{client::Client, process::Process};
+use lock_trials::{cli::Client, process::Process};
 use std::process::Command;
 
 const CLIENTS: [Client; 2] = [Client::Fred, Client::RedisRs];

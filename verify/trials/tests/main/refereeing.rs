@@ -31,12 +31,12 @@ async fn ended_hold_is_reported_as_never_valid() {
         accepted.write_all(b"\n").unwrap();
         accepted
     });
-    let witness = Witness::of(address).unwrap();
+    let witness = Witness::of(address, SELDOM).unwrap();
     let mut lines = BufReader::new(accepting.join().unwrap()).lines();
     for _ in 0..20 {
         let guard = held(LockOptions::new().fixed_lease(Duration::from_millis(100))).await;
         let _ = guard.lost().await;
-        let inside = witness.enters(guard.hold(), SELDOM);
+        let inside = witness.enters(guard.hold());
         let line = lines.next().unwrap().unwrap();
         let Ok(Testimony::Enter { from, until, .. }) = serde_json::from_str(&line) else { panic!("{line}") };
         assert!(until <= from, "{line}");
@@ -50,9 +50,9 @@ async fn ended_hold_is_reported_as_never_valid() {
 async fn two_valid_holds_at_once_are_a_violation() {
     let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
     let address = process.expect("listening").text("address").parse().unwrap();
-    let (one, two) = (Witness::of(address).unwrap(), Witness::of(address).unwrap());
+    let (one, two) = (Witness::of(address, SELDOM).unwrap(), Witness::of(address, SELDOM).unwrap());
     let (first, second) = (held(LockOptions::new()).await, held(LockOptions::new()).await);
-    let (a, b) = (one.enters(first.hold(), SELDOM), two.enters(second.hold(), SELDOM));
+    let (a, b) = (one.enters(first.hold()), two.enters(second.hold()));
     drop((a, b, one, two));
     process.tell(&Order::Judge);
     let lines = process.until("verdict");

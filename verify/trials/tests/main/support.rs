@@ -1,6 +1,6 @@
 //! Helpers for starting processes under test.
 
-use lock_trials::{client::Client, process::Process};
+use lock_trials::{cli::Client, process::Process};
 use std::process::Command;
 
 /// Starts `lock-node` with these arguments.

@@ -12,7 +12,7 @@ use lock_testkit::{RedisCluster, RedisServer};
 use lock_trials::{
     line::{Order, now},
     process::Process,
-    together::{at_once, count_together},
+    process::{at_once, count_together},
 };
 use std::{
     path::{Path, PathBuf},

@@ -13,7 +13,7 @@ use lock_core::{
     observer::{LockEvent, LockObserver, RenewalOutcome},
 };
 use lock_testkit::{RedisSentinels, RedisServer};
-use lock_trials::{client::Client, referee::Witness};
+use lock_trials::{cli::Client, referee::Witness};
 use std::{
     sync::{
         Arc,
@@ -63,7 +63,7 @@ pub(crate) fn cut_off_masters(run: &Run) -> Vec<Figure> {
     let times = run.times(1, 5);
     let (deployment, referee, seen) = (RedisSentinels::start(), Referee::appears(), Seen::default());
     let cost = on_a_runtime(cost(&deployment));
-    let failed = on_a_runtime(cut_repeatedly(&deployment, &seen, referee.bench().witness(), times));
+    let failed = on_a_runtime(cut_repeatedly(&deployment, &seen, referee.bench().witness(LEASE / 20), times));
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     vec![
@@ -161,7 +161,7 @@ async fn is_refused(locks: &LockFactory, name: &str) {
 async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters outlast the outage");
-        let inside = witness.enters(guard.hold(), LEASE / 20);
+        let inside = witness.enters(guard.hold());
         tokio::time::sleep(Duration::from_millis(5)).await;
         drop(inside);
         let _ = guard.release().await;
@@ -172,7 +172,7 @@ async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
 async fn hold(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters outlast the outage");
-        let _inside = witness.enters(guard.hold(), LEASE / 20);
+        let _inside = witness.enters(guard.hold());
         let lost = std::pin::pin!(guard.lost());
         tokio::select! {
             reason = lost => assert_eq!(reason, LostReason::Expired, "an acknowledged hold is not lost with its master"),

@@ -7,8 +7,8 @@ use crate::{
 use lock_testkit::{RedisServer, Seed, Stream};
 use lock_trials::{
     line::Line,
+    process::at_once,
     process::{PATIENCE, Process},
-    together::at_once,
 };
 use std::{
     sync::Arc,

@@ -8,7 +8,7 @@ use lock_testkit::{ClockShift, RedisServer};
 use lock_trials::{
     line::{Order, now},
     process::Process,
-    together::at_once,
+    process::at_once,
 };
 use std::{path::Path, thread::sleep, time::Duration};
 

@@ -5,7 +5,10 @@ use crate::{
     stage::Referee,
 };
 use lock_testkit::RedisServer;
-use lock_trials::{line::now, process::Process, together::at_once};
+use lock_trials::{
+    line::now,
+    process::{Process, at_once},
+};
 use std::{
     sync::Arc,
     thread::sleep,

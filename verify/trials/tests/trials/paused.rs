@@ -8,7 +8,7 @@ use lock_testkit::RedisServer;
 use lock_trials::{
     fenced::FencedTable,
     line::{Order, now},
-    together::at_once,
+    process::at_once,
 };
 use std::{sync::Arc, thread::sleep, time::Duration};
 

@@ -11,7 +11,7 @@ use crate::{
 use lock_core::{LockFactory, LockOptions, inspect::ForceReleaseOutcome};
 use lock_testkit::{Direction, RedisServer, Seed, Stream, TcpProxy};
 use lock_trials::{
-    client::Client,
+    cli::Client,
     process::Process,
     referee::{Witness, boot},
 };
@@ -106,7 +106,7 @@ async fn contend(servers: Vec<RedisServer>, bench: Bench, seed: Seed, time: Dura
         ways: direct.iter().map(|to| Arc::new(TcpProxy::start(*to))).collect(),
         servers,
         bench,
-        witness: bench.witness(),
+        witness: bench.witness(LEASE / 20),
         operator: factory(&url(&direct), LockOptions::new().lease(LEASE)).await,
         dice: seed.stream(),
         done: Done::default(),

@@ -27,7 +27,7 @@ const SLACK_MIB: u64 = 16;
 
 pub(crate) fn soak(run: &Run) -> Vec<Figure> {
     let (server, referee) = (Arc::new(RedisServer::builder().persistent().start()), Referee::appears());
-    let witness = referee.bench().witness();
+    let witness = referee.bench().witness(LEASE / 20);
     // Excludes one-time allocations: loaded code, and arenas of the allocator, which grow in the first round and are
     // kept in the second.
     for _ in 0..2 {
@@ -219,7 +219,7 @@ async fn work(locks: LockFactory, world: Arc<World>, mut random: Stream) {
 }
 
 async fn hold(guard: LockGuard, resource: &Mutex<Resource>, world: &World, random: &mut Stream) {
-    let inside = world.witness.enters(guard.hold(), LEASE / 20);
+    let inside = world.witness.enters(guard.hold());
     world.holds.fetch_add(1, Ordering::Relaxed);
     let token = guard.fencing_token().get();
     let (bare, fenced) = resource.lock().unwrap().read(token);

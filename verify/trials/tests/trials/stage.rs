@@ -4,7 +4,7 @@ use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions, Store};
 use lock_testkit::RedisServer;
 use lock_trials::{
-    client::Client,
+    cli::Client,
     line::{Line, Order},
     process::Process,
     referee::Witness,
@@ -163,8 +163,8 @@ impl Bench {
         Process::start(command.args(words))
     }
 
-    /// Returns a witness for the holds of this process.
-    pub(crate) fn witness(self) -> Witness {
-        Witness::of(self.0).expect("listening")
+    /// Returns a witness for the holds of this process, which reports each of them this often.
+    pub(crate) fn witness(self, often: Duration) -> Witness {
+        Witness::of(self.0, often).expect("listening")
     }
 }

@@ -11,7 +11,7 @@ use lock_core::{
     observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{RedisServer, TcpProxy};
-use lock_trials::together::at_once;
+use lock_trials::process::at_once;
 use std::{
     sync::{
         Arc,
@@ -54,14 +54,14 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
     let seen_by_holder = addresses(&servers).take(FORGETFUL + 1).chain(beyond.iter().map(TcpProxy::address));
     let (holder, _) = client(&url(seen_by_holder, options)).await;
     let (other, SeenQuarantine(seen)) = client(&url(addresses(&servers), options)).await;
-    let witness = bench.witness();
+    let witness = bench.witness(LEASE / 20);
     // From now on all nodes count how long they have kept their data.
     let _ = lock(&other, "first").try_acquire().await;
     for number in 0..times {
         let name = format!("x:{quorum}:{number}");
         beyond.iter().for_each(TcpProxy::refuse);
         let guard = acquire(&holder, &name).await;
-        let inside = witness.enters(guard.hold(), LEASE / 20);
+        let inside = witness.enters(guard.hold());
         blocking(&servers[FORGETFUL], RedisServer::restart_empty).await;
         let mut second = None;
         while second.is_none() && !seen.load(Ordering::SeqCst) && guard.is_held() {
@@ -73,7 +73,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
         );
         // The holder believes in its hold until it learns otherwise. The referee judges.
         if let Some(second) = second {
-            drop(witness.enters(second.hold(), LEASE / 20));
+            drop(witness.enters(second.hold()));
             assert!(options.contains("durable"), "quarantined nodes grant nothing");
         }
         drop(inside);
