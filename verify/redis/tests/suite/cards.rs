@@ -114,7 +114,7 @@ async fn inspect_names_the_process_of_a_holder() {
     // The layout of the lock is Redisson's.
     let fields = server.command(&["HGETALL", "x"]);
     assert_eq!(fields.list().len(), 2);
-    assert!(LeaseId::parse(&fields.list()[0].text()).is_some());
+    assert!(LeaseId::parse(fields.list()[0].text()).is_some());
     holder.stop();
     assert_eq!(cards(&server), Vec::<String>::new(), "a shutdown removes the card");
 
