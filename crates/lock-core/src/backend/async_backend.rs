@@ -62,7 +62,7 @@ pub trait AsyncBackend: Debug + Send + Sync + 'static {
 pub(super) struct Adapter<B> {
     inner: Arc<B>,
     /// Renewals that wait for the next call. While there are any, a task is about to send them.
-    renewals: Arc<Mutex<rank::Renewals, Vec<Submission>>>,
+    renewals: Renewals,
 }
 
 impl<B: AsyncBackend> Adapter<B> {
@@ -72,24 +72,45 @@ impl<B: AsyncBackend> Adapter<B> {
 
     /// Adds a renewal to those that the current turn of the caller submits: a task sends them after it.
     fn renew_together(&self, submission: Submission) {
-        let runtime = submission.runtime();
+        let Some(runtime) = submission.runtime() else { return };
         let is_first = {
             let mut renewals = lock(&self.renewals);
             renewals.push(submission);
             renewals.len() == 1
         };
-        let (inner, renewals) = (self.inner.clone(), self.renewals.clone());
-        let send = async move {
-            let mut due = std::mem::take(&mut *lock(&renewals));
+        if !is_first {
+            return;
+        }
+        let (inner, gathered) = (self.inner.clone(), Gathered(Some(self.renewals.clone())));
+        runtime.spawn(async move {
+            let mut due = gathered.take();
             let mut calls = Vec::new();
             while !due.is_empty() {
                 let batch = due.drain(..due.len().min(MAX_RENEWALS)).collect();
                 calls.push(renew(inner.clone(), batch));
             }
             join_all(calls).await;
-        };
-        if is_first {
-            leave_to(runtime.as_ref(), send);
+        });
+    }
+}
+
+type Renewals = Arc<Mutex<rank::Renewals, Vec<Submission>>>;
+
+/// The renewals that a task is about to send. If its runtime ends before, they are dropped, and have an unknown outcome:
+/// otherwise no task would ever send them or those that are added to them.
+struct Gathered(Option<Renewals>);
+
+impl Gathered {
+    fn take(mut self) -> Vec<Submission> {
+        self.0.take().map(|renewals| std::mem::take(&mut *lock(&renewals))).unwrap_or_default()
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        if let Some(renewals) = self.0.take() {
+            let never_sent = std::mem::take(&mut *lock(&renewals));
+            drop(never_sent);
         }
     }
 }

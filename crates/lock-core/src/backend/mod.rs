@@ -2,7 +2,7 @@
 //!
 //! To add a backend, implement [`AsyncBackend`] or [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
-//! [`Store`](crate::Store) passes them to a factory.
+//! [`Store`] passes them to a factory.
 
 mod async_backend;
 mod directory;

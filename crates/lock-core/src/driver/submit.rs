@@ -66,19 +66,7 @@ impl Submitted {
         }
     }
 
-    /// Takes the reply that came while the store's `submit` was on the stack.
-    fn immediate_reply(&self) -> Option<OperationReply> {
-        let mut phase = lock(&self.phase);
-        match std::mem::replace(&mut *phase, Phase::Done) {
-            Phase::Answered(reply) => Some(reply),
-            other => {
-                *phase = other;
-                None
-            }
-        }
-    }
-
-    /// Begins the wait, unless the reply has come.
+    /// Begins the wait, unless the reply came while the store's `submit` was on the stack.
     fn wait(&self, shared: &Arc<Shared>, due: Moment) -> Option<OperationReply> {
         let mut phase = lock(&self.phase);
         match std::mem::replace(&mut *phase, Phase::Waiting(shared.clone(), due)) {
@@ -230,14 +218,13 @@ impl Shared {
         self.activity.begin();
         // A panic drops the submission.
         contained("a store", || self.backend.submit(Submission::new(submitted.clone())));
-        let reply = match submitted.immediate_reply() {
-            Some(reply) => reply,
-            None => {
-                self.set_deadline(due, id, &submitted, now);
-                let reply = submitted.wait(self, due)?;
+        let Some(reply) = submitted.wait(self, due) else {
+            self.set_deadline(due, id, &submitted, now);
+            // A reply that came just before found no deadline to clear.
+            if !submitted.is_wanted() {
                 self.clear_deadline(due, id);
-                reply
             }
+            return None;
         };
         let _active = self.activity.adopt();
         Some(submitted.event(self, reply))

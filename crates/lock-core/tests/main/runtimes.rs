@@ -1,7 +1,13 @@
 //! A factory that is used from several runtimes, one of which ends or is not driven.
 
 use crate::support::{HANGS, millis, secs, until};
-use lock_core::{LockErrorKind, LockFactory, LockOptions, MemoryBackend};
+use futures_util::FutureExt;
+use lock_core::{
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
+    backend::{
+        Applied, Backend as _, BackendExt as _, LeaseId, LeaseNumber, ProcessId, RenewRequest, Renewed,
+    },
+};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::time::{Duration, Instant};
 
@@ -181,5 +187,31 @@ fn views_that_outlive_the_factory_runtime_learn_of_the_end_of_a_hold() {
         let ended = tokio::time::timeout(HANGS, hold.ended()).await;
         assert!(!hold.is_held(), "its lease is over since seconds");
         assert!(ended.is_ok(), "`ended()` still waits");
+    });
+}
+
+/// A runtime ends before the task that gathers renewals has sent them. Those and later ones must not stay unsent.
+#[test]
+fn renewals_of_an_ended_runtime_do_not_keep_others_unsent() {
+    let store = MemoryBackend::new();
+    let backend = Store::from(FaultyBackend::new(store.clone())).backend;
+    let renewal = |number| RenewRequest {
+        name: LockName::new("x").unwrap(),
+        lease: LeaseId::new(ProcessId::random(), LeaseNumber::new(number)),
+        duration: secs(10),
+        not_after: store.server_now(&LockName::new("x").unwrap()).unwrap() + secs(10),
+    };
+    let first = current();
+    let mut unsent = Box::pin(backend.renew(vec![renewal(1)]));
+    first.block_on(async {
+        let polled = unsent.as_mut().now_or_never();
+        assert!(polled.is_none(), "a task sends them after this turn: {polled:?}");
+    });
+    drop(first);
+    current().block_on(async {
+        let unsent = tokio::time::timeout(HANGS, unsent).await.unwrap().remove(0).unwrap_err();
+        assert_eq!(unsent.applied(), Applied::Unknown);
+        let sent = tokio::time::timeout(HANGS, backend.renew(vec![renewal(2)])).await.unwrap().remove(0);
+        assert_eq!(sent.unwrap().outcome, Renewed::Gone);
     });
 }

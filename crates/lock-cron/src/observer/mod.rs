@@ -10,7 +10,7 @@
 //! | `cron.run` | the [id](crate::RunContext::id) of the run |
 //! | `cron.attempt` | the attempt number, starting at 1 |
 //! | `cron.token` | the attempt's fencing token |
-//! | `cron.outcome` | the metric value of the [`RunOutcome`](crate::RunOutcome), once it is known |
+//! | `cron.outcome` | the metric value of the [`RunOutcome`], once it is known |
 
 #[cfg(feature = "otel")]
 mod otel;

@@ -1,4 +1,4 @@
-//! Parts of a [`Schedule`](crate::Schedule): the fields of its pattern, its runs, and its fingerprint.
+//! Parts of a [`Schedule`]: the fields of its pattern, its runs, and its fingerprint.
 
 pub(crate) mod calendar;
 pub(crate) mod error;

@@ -6,11 +6,11 @@ use std::time::Duration;
 /// The operations that can have faults. A fault in a renewal affects all items in the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// [`Backend::acquire`](lock_core::backend::Backend::acquire).
+    /// [`AsyncBackend::acquire`](lock_core::backend::AsyncBackend::acquire).
     Acquire,
-    /// [`Backend::renew`](lock_core::backend::Backend::renew).
+    /// [`AsyncBackend::renew`](lock_core::backend::AsyncBackend::renew).
     Renew,
-    /// [`Backend::release`](lock_core::backend::Backend::release).
+    /// [`AsyncBackend::release`](lock_core::backend::AsyncBackend::release).
     Release,
     /// [`Subscriptions::subscribe`](lock_core::backend::Subscriptions::subscribe).
     Subscribe,

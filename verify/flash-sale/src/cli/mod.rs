@@ -166,7 +166,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Places the orders and prints a summary as JSON. Exits with [`BROKEN`](super::BROKEN) if the requested rate was
+    /// Places the orders and prints a summary as JSON. Exits with [`BROKEN`] if the requested rate was
     /// not achieved.
     ///
     /// # Errors

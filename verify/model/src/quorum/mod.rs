@@ -1,6 +1,6 @@
 //! A second model: rounds of a quorum, over the real decisions of `lock-core`
 //! ([`Round`](lock_core::model::quorum::Round), [`Residue`](lock_core::model::quorum::Residue),
-//! [`NodeClocks`](lock_core::model::quorum::NodeClocks)) and the real rules of its nodes.
+//! [`NodeClocks`]) and the real rules of its nodes.
 //!
 //! ```text
 //!   client: round, residues ─▶ proposals, releases ─▶ ┌ in flight ┐ ─▶ rules of a node (real)

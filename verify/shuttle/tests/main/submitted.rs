@@ -35,6 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Nothing,
+    Acquire,
     Renewal,
 }
 
@@ -70,7 +71,11 @@ impl Threads {
     }
 
     fn is_kept(&self, submission: &Submission) -> bool {
-        let wanted = self.keeps == Keeps::Renewal && matches!(submission.operation(), Operation::Renew(_));
+        let wanted = match submission.operation() {
+            Operation::Acquire(_) => self.keeps == Keeps::Acquire,
+            Operation::Renew(_) => self.keeps == Keeps::Renewal,
+            Operation::Release(_) => false,
+        };
         wanted && !self.has_kept.swap(true, Ordering::SeqCst)
     }
 }
@@ -185,6 +190,24 @@ fn reply_beside_the_submission_is_delivered_at_once() {
         runtime.join();
     }
     explore(story, &[PlantedBug::LosesEarlyReply]);
+}
+
+/// The time of an operation may pass at any step of its submission.
+#[test]
+fn operation_that_times_out_in_its_submission_is_repeated() {
+    fn story() {
+        let (threads, locks) = locks(Keeps::Acquire, Renewals::default());
+        let runtime = Runtime::new(1);
+        let acquires = thread::spawn({
+            let (runtime, locks) = (runtime.clone(), locks.clone());
+            move || drop(runtime.block_on(acquire(&locks)))
+        });
+        until(|| threads.submitted.load(Ordering::SeqCst) > 1);
+        acquires.join().unwrap();
+        runtime.block_on(locks.shutdown());
+        runtime.join();
+    }
+    explore(story, &[]);
 }
 
 #[test]
