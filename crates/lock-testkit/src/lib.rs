@@ -50,7 +50,6 @@
 // The list above links to items that require a feature.
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
-mod blocked_thread;
 #[cfg(all(unix, feature = "servers"))]
 mod clock_shift;
 pub mod conformance;
@@ -60,8 +59,6 @@ mod history;
 #[cfg(feature = "__planted")]
 pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
-mod ports;
-#[cfg(all(unix, feature = "servers"))]
 mod postgres;
 #[cfg(all(unix, feature = "servers"))]
 mod process;
@@ -69,21 +66,18 @@ mod process;
 mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis;
+mod scenarios;
 mod seed;
-mod set_contention;
 mod thread_log;
-#[cfg(all(unix, feature = "servers"))]
-mod watchdog;
 
-pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
 pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
-pub use ports::unused_address;
-#[cfg(all(unix, feature = "servers"))]
 pub use postgres::PostgresServer;
+#[cfg(all(unix, feature = "servers"))]
+pub use process::unused_address;
 #[cfg(all(unix, feature = "servers"))]
 pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]
@@ -91,6 +85,6 @@ pub use redis::{
     Dump, RawRedis, RawValue, RedisCluster, RedisQuorum, RedisSentinels, RedisServer, RedisServerBuilder,
     TlsFiles,
 };
+pub use scenarios::{LastUse, contend_for_sets, outlives_a_blocked_thread};
 pub use seed::{Seed, Stream};
-pub use set_contention::contend_for_sets;
 pub use thread_log::ThreadLog;

@@ -1,6 +1,6 @@
 //! A private PostgreSQL server for tests.
 
-use crate::{ports, process::Process, watchdog::Watchdog};
+use crate::process::{self, PATIENCE, Process, Watchdog};
 use rustix::process::{Signal, geteuid};
 use std::{
     env,
@@ -18,8 +18,6 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The time limit for a start and for a stop.
-const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The users that can run the server if the caller is root. The first existing one is used.
@@ -84,7 +82,7 @@ impl PostgresServer {
             Self { process: Mutex::default(), port: 0, version, installation, watchdog, directory };
         let begin = Instant::now();
         loop {
-            server.port = ports::free();
+            server.port = process::free_port();
             match server.begin() {
                 Ok(()) => return Ok(server),
                 // Another program can take a port between its selection and its use.
@@ -155,7 +153,7 @@ impl PostgresServer {
     pub fn stop(&self) {
         if let Some(mut process) = self.with_process(Option::take) {
             // The other processes of the server end with this one.
-            process.end(Signal::QUIT, PATIENCE);
+            process.end(Signal::QUIT);
         }
     }
 

@@ -1,19 +1,35 @@
-//! A server process.
+//! The processes of servers: their start, pauses and end, and ports that other programs are unlikely to take.
+//!
+//! A shell ends the server of a killed test process.
 
-use crate::watchdog::Watchdog;
+use lock_core::backend::ProcessId;
 use rustix::{
     io::retry_on_intr,
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
 };
 use std::{
     fs::File,
-    io,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread::sleep,
     time::{Duration, Instant},
 };
+
+/// The first port, below the ephemeral range. With an ephemeral port, a client that retries a
+/// stopped server could be assigned the server's own port and connect to itself. A late client
+/// could also reach another test's proxy.
+const FIRST_PORT: u64 = 10_000;
+const PORTS: u64 = 22_000;
+
+/// The time limit for a change of servers: a start, a stop, a dump, a failover.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process. It is killed and reaped when dropped.
 #[derive(Debug)]
@@ -64,13 +80,12 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Sends the signal and waits up to `patience`. Dropping the value kills a process that is still
-    /// running.
-    pub(crate) fn end(&mut self, signal: Signal, patience: Duration) {
+    /// Sends the signal and waits. Dropping the value kills a process that is still running.
+    pub(crate) fn end(&mut self, signal: Signal) {
         self.resume();
         self.signal(signal);
         let begin = Instant::now();
-        while !self.has_ended() && begin.elapsed() < patience {
+        while !self.has_ended() && begin.elapsed() < PATIENCE {
             sleep(Duration::from_millis(2));
         }
     }
@@ -89,4 +104,85 @@ impl Drop for Process {
         let _ = self.child.wait();
         self.watchdog.watch(None);
     }
+}
+
+/// Reads process ids until the test process closes the pipe or exits. It then signals the last
+/// process's group, unless the id is empty, and removes the directory.
+///
+/// A failed removal is repeated, because a process that is ending may still write to the directory.
+const SCRIPT: &str = r#"
+    pid=
+    while read -r line; do pid=$line; done
+    if [ -n "$pid" ]; then kill "-$2" "-$pid"; fi
+    rm -rf "$1" || { sleep 1; rm -rf "$1"; }
+"#;
+
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    shell: Child,
+}
+
+impl Watchdog {
+    /// Starts the shell. `signal` is the name of the signal that ends the server, such as `KILL`.
+    pub(crate) fn new(directory: &Path, signal: &str) -> Self {
+        let shell = Command::new("sh")
+            .args(["-c", SCRIPT, "watchdog"])
+            .arg(directory)
+            .arg(signal)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Signals to the tests' group, from a terminal or from `timeout`, must not end the watchdog.
+            .process_group(0)
+            .spawn()
+            .expect("failed to start `sh`");
+        Self { shell }
+    }
+
+    /// Sets the process to end.
+    ///
+    /// Pass `None` after a process was reaped, because its id may be reused.
+    pub(crate) fn watch(&self, pid: Option<u32>) {
+        let line = pid.map(|pid| pid.to_string()).unwrap_or_default() + "\n";
+        let mut pipe = self.shell.stdin.as_ref().expect("the pipe exists until the watchdog is dropped");
+        // A missing watchdog must not fail the test.
+        let _ = pipe.write_all(line.as_bytes());
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        // Waiting closes the pipe first.
+        let _ = self.shell.wait();
+    }
+}
+
+/// Returns a socket that listens on a free port.
+pub(crate) fn listen() -> TcpListener {
+    // Each process starts at a random port and counts up, so concurrent test processes rarely
+    // collide.
+    static NEXT: LazyLock<AtomicU64> =
+        LazyLock::new(|| AtomicU64::new(ProcessId::random().as_uuid().as_u64_pair().1 % PORTS));
+    (0..PORTS)
+        .map(|_| FIRST_PORT + NEXT.fetch_add(1, Relaxed) % PORTS)
+        .filter_map(|port| u16::try_from(port).ok())
+        .find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok())
+        .expect("no free port")
+}
+
+/// Returns an unused port. Another program can take it before it is used.
+pub(crate) fn free_port() -> u16 {
+    unused_address().port()
+}
+
+/// Returns a local address without a listener, for connections that must fail.
+///
+/// The kernel does not assign its port to outgoing connections, and `lock-testkit` does not reuse
+/// it soon.
+///
+/// # Panics
+/// Panics if this machine has no free port.
+#[must_use]
+pub fn unused_address() -> SocketAddr {
+    listen().local_addr().expect("a bound socket has an address")
 }

@@ -1,6 +1,9 @@
 //! The `RunLedger` implementation. Operations with planned faults go through [`carry_out`].
 
-use super::{call::carry_out, fault::Op, fault_plan::FaultPlan};
+use super::{
+    fault::Op,
+    plan::{FaultPlan, carry_out},
+};
 use async_trait::async_trait;
 use lock_core::{
     backend::{BackendError, Reply},

@@ -1,23 +1,217 @@
-//! The store rules for all locks, with a planted bug.
+//! The store rules for one lock and for all locks, also those of a quorum node, with a planted bug.
 
-use super::{BuggySlot, PlantedBug};
+use super::PlantedBug::{
+    self, AddsVotes, ConstantToken, CountsDepth, DeleteWithoutCompare, ForceWithoutCompare, GrantsEarly,
+    HidesOtherHolder, IgnoresFloor, IgnoresNotAfter, LeaseEndsEarly, LeaseNeverEnds, ReentryCreates,
+    ReentryNotExtended, RenewWithoutCompare, RenewalCreates, RepeatResetsDepth, ReusesLease, ShortensExpiry,
+    TokensRestart, UnreservedRange,
+};
 use lock_core::{
-    LockName,
+    FencingToken, LockName,
     backend::{
-        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, ReleaseRequest,
-        Released, RenewRequest, Renewed, Reply, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
+        LeaseNumber, ReleaseRequest, Released, RenewRequest, Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
+    model::Slot,
+    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
 use std::{collections::BTreeMap, time::Duration};
+
+const LATEST: UtcTime = UtcTime::from_micros(u64::MAX);
+const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
+
+/// The store rules for one lock, optionally with a planted bug. The methods mirror those of
+/// [`Slot`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BuggySlot {
+    bug: Option<PlantedBug>,
+    rules: Slot,
+    /// The number of tokens drawn by [`TokensRestart`].
+    drawn: u64,
+}
 
 /// The store rules for all locks, optionally with a planted bug. Has no clock and no mutex.
 #[derive(Debug, Clone)]
 pub struct BuggyStore {
     bug: Option<PlantedBug>,
-    pub(super) retention: Option<Duration>,
+    retention: Option<Duration>,
     slots: BTreeMap<LockName, BuggySlot>,
     answers: u32,
+}
+
+impl BuggySlot {
+    /// Creates a lock without stored data.
+    #[must_use]
+    pub fn new(bug: Option<PlantedBug>) -> Self {
+        Self { bug, rules: Slot::default(), drawn: 0 }
+    }
+
+    /// Removes all data.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.bug);
+    }
+
+    /// Returns whether nothing is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Takes the lock or increases its depth.
+    pub fn acquire(
+        &mut self,
+        now: UtcTime,
+        lease: LeaseId,
+        mut duration: Duration,
+        mut not_after: UtcTime,
+        mut mode: AcquireMode,
+        retention: Option<Duration>,
+    ) -> Acquired {
+        let held = self.rules.inspect(now);
+        let own = held.filter(|(holder, ..)| *holder == lease);
+        let in_time = now <= not_after;
+        let mut unreserved = 0;
+        match (self.bug, &mut mode) {
+            (Some(IgnoresNotAfter), _) => not_after = LATEST,
+            (Some(LeaseNeverEnds), _) => duration *= 1000,
+            (Some(LeaseEndsEarly), _) => duration /= 2,
+            (Some(ReentryNotExtended), AcquireMode::Reenter { .. }) => duration = Duration::ZERO,
+            (Some(GrantsEarly), _) => {
+                if let Some((holder, _, left)) = held
+                    && holder != lease
+                    && left < duration / 3
+                {
+                    self.rules.release(now, holder, 0);
+                }
+            }
+            (Some(ReentryCreates), AcquireMode::Reenter { .. }) if held.is_none() && in_time => {
+                self.create(now, lease, duration);
+            }
+            (Some(ShortensExpiry), AcquireMode::Reenter { depth }) if own.is_some() && in_time => {
+                self.set(now, lease, duration / 2, *depth);
+                duration = Duration::ZERO;
+            }
+            (Some(CountsDepth), AcquireMode::Reenter { depth }) => {
+                *depth = own.map_or(*depth, |(_, stored, _)| stored + 1);
+            }
+            (Some(IgnoresFloor), AcquireMode::New { floor, .. }) => *floor = None,
+            (Some(UnreservedRange), AcquireMode::New { reserve, .. }) => unreserved = std::mem::take(reserve),
+            _ => {}
+        }
+        let mut acquired = self.rules.acquire(now, lease, duration, not_after, mode, retention);
+        let Acquired::Granted { first, last } = &mut acquired else { return acquired };
+        match self.bug {
+            Some(ConstantToken) => (*first, *last) = (FencingToken::new(7), FencingToken::new(7)),
+            Some(TokensRestart) => {
+                self.drawn += 1;
+                (*first, *last) = (FencingToken::new(self.drawn), FencingToken::new(self.drawn));
+            }
+            Some(UnreservedRange) => {
+                *last = FencingToken::new(first.get() + u64::from(unreserved.min(1000)));
+            }
+            Some(CountsDepth) => {
+                self.rules.release(now, lease, own.map_or(1, |(_, depth, _)| depth + 1));
+            }
+            Some(RepeatResetsDepth) => {
+                self.rules.release(now, lease, 1);
+            }
+            _ => {}
+        }
+        acquired
+    }
+
+    /// Extends the lease if it exists.
+    pub fn renew(
+        &mut self,
+        now: UtcTime,
+        lease: LeaseId,
+        mut duration: Duration,
+        mut not_after: UtcTime,
+    ) -> Renewed {
+        let held = self.rules.inspect(now);
+        let in_time = now <= not_after;
+        let mut renewed = lease;
+        match (self.bug, held) {
+            (Some(IgnoresNotAfter), _) => not_after = LATEST,
+            (Some(RenewalCreates), None) if in_time => self.create(now, lease, duration),
+            (Some(RenewWithoutCompare), Some((holder, ..))) => renewed = holder,
+            (Some(ShortensExpiry), Some((holder, depth, _))) if holder == lease && in_time => {
+                self.set(now, lease, duration / 2, depth);
+                duration = Duration::ZERO;
+            }
+            _ => {}
+        }
+        self.rules.renew(now, renewed, duration, not_after)
+    }
+
+    /// Sets the depth of the lease to `depth_left`; 0 frees the lock.
+    pub fn release(&mut self, now: UtcTime, lease: LeaseId, depth_left: u32) -> Released {
+        let (released, left) = match (self.bug, self.rules.inspect(now)) {
+            (Some(DeleteWithoutCompare), Some((holder, ..))) => (holder, depth_left),
+            (Some(CountsDepth), Some((holder, depth, _))) if holder == lease => (lease, depth - 1),
+            _ => (lease, depth_left),
+        };
+        match self.rules.release(now, released, left) {
+            Released::Gone { .. } if self.bug == Some(HidesOtherHolder) => {
+                Released::Gone { held_by_other: false }
+            }
+            released => released,
+        }
+    }
+
+    /// Frees the lock if `seen` still holds it.
+    pub fn force_release(&mut self, now: UtcTime, seen: &str) -> ForceReleased {
+        match (self.bug, self.rules.inspect(now)) {
+            (Some(ForceWithoutCompare), Some((holder, ..))) => {
+                self.rules.force_release(now, &holder.to_string())
+            }
+            _ => self.rules.force_release(now, seen),
+        }
+    }
+
+    /// Returns the holder, the depth and the remaining time.
+    pub fn inspect(&mut self, now: UtcTime) -> Option<(LeaseId, u32, Duration)> {
+        self.rules.inspect(now)
+    }
+
+    fn create(&mut self, now: UtcTime, lease: LeaseId, duration: Duration) {
+        // A free lock is always granted.
+        self.rules.acquire(now, lease, duration, now, NEW, None);
+    }
+
+    /// Stores the lease with exactly this duration.
+    fn set(&mut self, now: UtcTime, lease: LeaseId, duration: Duration, depth: u32) {
+        self.rules.release(now, lease, 0);
+        self.create(now, lease, duration);
+        self.rules.release(now, lease, depth);
+    }
+
+    /// Votes on a proposal. `age` is the age of the node's data.
+    pub fn propose(
+        &mut self,
+        now: UtcTime,
+        age: Duration,
+        p: &Proposal,
+        retention: Option<Duration>,
+    ) -> Vote {
+        let holder = self.rules.inspect(now).map(|(holder, ..)| holder);
+        match self.bug {
+            // The node's vote for an earlier proposal of the round still counts.
+            Some(AddsVotes) if holder == Some(p.lease) => Vote::Granted,
+            _ => self.rules.propose(now, age, p, retention),
+        }
+    }
+
+    /// Extends an existing lease.
+    pub fn extend(&mut self, now: UtcTime, e: &Extension) -> Extended {
+        self.rules.extend(now, e)
+    }
+
+    /// Restores a lease that the node lost.
+    pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
+        self.rules.heal(now, h, retention)
+    }
 }
 
 impl BuggyStore {
@@ -79,7 +273,7 @@ impl BuggyStore {
         self.reply(now, outcome)
     }
 
-    pub(super) fn slot(&mut self, name: &LockName) -> &mut BuggySlot {
+    fn slot(&mut self, name: &LockName) -> &mut BuggySlot {
         let (key, bug) = (self.key(name), self.bug);
         self.slots.entry(key).or_insert_with(|| BuggySlot::new(bug))
     }
@@ -100,5 +294,36 @@ impl BuggyStore {
             return Reply::new(now - Duration::from_millis(5) * self.answers, outcome);
         }
         Reply::new(now, outcome)
+    }
+
+    /// Returns the id under which a lease is stored. It differs from the lease's own id only with
+    /// [`ReusesLease`].
+    #[must_use]
+    pub fn stored_id(&self, lease: LeaseId) -> LeaseId {
+        match self.has(ReusesLease) {
+            true => LeaseId::new(lease.process(), LeaseNumber::new(0)),
+            false => lease,
+        }
+    }
+
+    /// Executes a proposal.
+    pub fn propose(&mut self, now: UtcTime, age: Duration, p: &Proposal) -> NodeReply<Vote> {
+        let retention = p.retention.unless(self.retention);
+        let proposal = Proposal { lease: self.stored_id(p.lease), ..p.clone() };
+        let outcome = self.slot(&p.name).propose(now, age, &proposal, retention);
+        NodeReply { now, age, outcome }
+    }
+
+    /// Executes an extension.
+    pub fn extend(&mut self, now: UtcTime, age: Duration, e: &Extension) -> NodeReply<Extended> {
+        let extension = Extension { lease: self.stored_id(e.lease), ..e.clone() };
+        NodeReply { now, age, outcome: self.slot(&e.name).extend(now, &extension) }
+    }
+
+    /// Executes a heal.
+    pub fn heal(&mut self, now: UtcTime, age: Duration, h: &Healing) -> NodeReply<Healed> {
+        let retention = h.retention.unless(self.retention);
+        let healing = Healing { lease: self.stored_id(h.lease), ..h.clone() };
+        NodeReply { now, age, outcome: self.slot(&h.name).heal(now, &healing, retention) }
     }
 }

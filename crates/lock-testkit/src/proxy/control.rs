@@ -1,16 +1,90 @@
-//! The switches and event counts shared by the proxy's owner and its connections.
+//! A proxy's current faults, the events so far and the captured chunks, shared by its owner and its connections.
 
-use super::{captured::Captured, switches::Switches};
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
 /// The time limit for waiting until cut connections are closed, reached only if a predicate hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit for the server's reply to the last chunk delivered on a connection.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A direction through a [`TcpProxy`](super::TcpProxy).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the client to the server.
+    ToServer,
+    /// From the server to the client.
+    ToClient,
+    /// Both directions.
+    Both,
+}
+
+/// One of the two directions of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    ToServer,
+    ToClient,
+}
+
+/// A predicate on a chunk.
+pub(super) type Predicate = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// All settings of the proxy.
+pub(super) struct Switches {
+    pub(super) target: SocketAddr,
+    pub(super) ended: bool,
+    pub(super) refuse: bool,
+    /// The number of cuts so far. Each connection stores the number as of its own start.
+    pub(super) cuts: u64,
+    pub(super) delay: Duration,
+    pub(super) lose: Option<Predicate>,
+    pub(super) capture: Option<Predicate>,
+    stalled: Stalled,
+}
+
+#[derive(Default)]
+struct Stalled {
+    to_server: bool,
+    to_client: bool,
+}
+
+impl Switches {
+    pub(super) fn new(target: SocketAddr) -> Self {
+        Self {
+            target,
+            ended: false,
+            refuse: false,
+            cuts: 0,
+            delay: Duration::ZERO,
+            lose: None,
+            capture: None,
+            stalled: Stalled::default(),
+        }
+    }
+
+    /// Clears all faults. Cut connections stay cut.
+    pub(super) fn pass(&mut self) {
+        *self = Self { ended: self.ended, cuts: self.cuts, ..Self::new(self.target) };
+    }
+
+    pub(super) fn stall(&mut self, direction: Direction) {
+        self.stalled.to_server |= direction != Direction::ToClient;
+        self.stalled.to_client |= direction != Direction::ToServer;
+    }
+
+    pub(super) fn stalls(&self, way: Way) -> bool {
+        match way {
+            Way::ToServer => self.stalled.to_server,
+            Way::ToClient => self.stalled.to_client,
+        }
+    }
+}
 
 pub(super) struct ProxyControl {
     pub(super) switches: watch::Sender<Switches>,
@@ -97,5 +171,37 @@ impl Drop for Open {
         }
         drop(ledger);
         self.control.closed.notify_all();
+    }
+}
+
+/// A captured chunk, with the connection on which it will be delivered.
+pub(super) struct Captured {
+    server: TcpStream,
+    chunk: Vec<u8>,
+}
+
+impl Captured {
+    /// Converts to a blocking connection, because the chunk is delivered on the owner's thread.
+    pub(super) fn new(server: tokio::net::TcpStream, chunk: Vec<u8>) -> io::Result<Self> {
+        let server = server.into_std()?;
+        server.set_nonblocking(false)?;
+        server.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        server.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { server, chunk })
+    }
+
+    /// Delivers the chunk, and returns whether the server replied.
+    pub(super) fn deliver(mut self) -> bool {
+        let answered = self.server.write_all(&self.chunk).is_ok() && self.reads();
+        // The first bytes may be the reply to an earlier request. After the shutdown, the server
+        // reads everything before it closes.
+        let _ = self.server.shutdown(Shutdown::Write);
+        let begin = Instant::now();
+        while begin.elapsed() < ANSWER_TIMEOUT && self.reads() {}
+        answered
+    }
+
+    fn reads(&mut self) -> bool {
+        matches!(self.server.read(&mut [0; 1024]), Ok(1..))
     }
 }

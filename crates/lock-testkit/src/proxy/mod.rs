@@ -1,16 +1,13 @@
 //! A proxy between a client and its server that can cut, stall and delay connections, and drop replies.
 
-mod accept;
-mod captured;
-mod carry;
 mod connection;
 mod control;
-mod switches;
 
-pub use switches::Direction;
+pub use control::Direction;
 
-use crate::ports;
-use control::ProxyControl;
+use crate::process;
+use connection::accept;
+use control::{Captured, ProxyControl, Switches};
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
@@ -58,13 +55,13 @@ impl TcpProxy {
     /// Panics if there is no free port, or if the thread or runtime cannot be started.
     #[must_use]
     pub fn start(target: SocketAddr) -> Self {
-        let listener = ports::listen();
+        let listener = process::listen();
         listener.set_nonblocking(true).expect("failed to make the listener non-blocking");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let control = Arc::new(ProxyControl::new(target));
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().expect("failed to build the runtime");
-        let work = accept::accept(listener, control.clone());
+        let work = accept(listener, control.clone());
         let thread = thread::Builder::new()
             .name("lock-testkit-proxy".into())
             .spawn(move || runtime.block_on(work))
@@ -98,7 +95,7 @@ impl TcpProxy {
     /// Ends all faults: stalled and delayed bytes are delivered immediately, connections are accepted, and predicates
     /// are removed. [Captured](TcpProxy::capture) chunks stay captured.
     pub fn pass(&self) {
-        self.control.switch(switches::Switches::pass);
+        self.control.switch(Switches::pass);
     }
 
     /// Closes all current connections and returns once they are closed. New connections are not affected.
@@ -158,7 +155,7 @@ impl TcpProxy {
     /// second for each reply. Returns the number of replies.
     pub fn deliver_captured(&self) -> usize {
         let captured = std::mem::take(&mut self.control.ledger().captured);
-        captured.into_iter().map(captured::Captured::deliver).filter(|answered| *answered).count()
+        captured.into_iter().map(Captured::deliver).filter(|answered| *answered).count()
     }
 
     /// Returns the number of open client connections.

@@ -1,34 +1,26 @@
-//! A private `redis-server` for tests.
+//! A private `redis-server` for tests, with pauses, kills, and restarts with current, old or no data.
 
-mod builder;
-mod cluster;
-mod config;
-mod dump;
-mod home;
+mod deployments;
 mod launch;
-mod life;
-mod quorum;
 mod raw;
-mod sentinels;
-mod value;
 
-pub use builder::RedisServerBuilder;
-pub use cluster::RedisCluster;
-pub use config::TlsFiles;
-pub use dump::Dump;
-pub use quorum::RedisQuorum;
-pub use raw::RawRedis;
-pub use sentinels::RedisSentinels;
-pub use value::RawValue;
+pub use deployments::{RedisCluster, RedisQuorum, RedisSentinels};
+pub use launch::TlsFiles;
+pub use raw::{RawRedis, RawValue};
 
-use crate::process::Process;
-use config::{Ports, Settings};
-use home::Home;
+use crate::{
+    ClockShift,
+    process::{PATIENCE, Process},
+};
+use launch::{Home, OWN_USER, Ports, SOCKET, Settings};
+use rustix::process::Signal;
 use std::{
-    fmt,
+    fmt, fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, by default without
@@ -94,7 +86,7 @@ impl RedisServer {
     }
 
     /// Returns the port that servers announce to one another.
-    pub(in crate::redis) fn spoken_port(&self) -> u16 {
+    fn spoken_port(&self) -> u16 {
         self.ports.tls.unwrap_or(self.ports.plain)
     }
 
@@ -102,7 +94,7 @@ impl RedisServer {
     /// [`unix_socket`](RedisServerBuilder::unix_socket).
     #[must_use]
     pub fn unix_socket_path(&self) -> Option<PathBuf> {
-        self.settings.unix_socket.then(|| self.home.path().join(config::SOCKET))
+        self.settings.unix_socket.then(|| self.home.path().join(SOCKET))
     }
 
     /// Returns the server's directory, which contains the configuration, the log and the dump.
@@ -162,7 +154,7 @@ impl RedisServer {
     pub fn clients(&self) -> usize {
         let answer = self.command(&["CLIENT", "LIST"]);
         // Filter by user rather than by address: a recently dropped connection may still be listed.
-        let own = format!(" user={} ", config::OWN_USER);
+        let own = format!(" user={} ", OWN_USER);
         answer.text().lines().filter(|line| !line.is_empty() && !line.contains(&own)).count()
     }
 
@@ -191,6 +183,115 @@ impl RedisServer {
         keys
     }
 
+    /// Copies all current data (`SAVE`).
+    ///
+    /// # Panics
+    /// Panics if the server does not respond or cannot save.
+    #[must_use]
+    #[track_caller]
+    pub fn dump(&self) -> Dump {
+        let mut raw = self.raw();
+        let begin = Instant::now();
+        loop {
+            let answer = raw.command(&["SAVE"]);
+            if !answer.is_error() {
+                break;
+            }
+            let busy = format!("{answer:?}").contains("in progress");
+            assert!(busy && begin.elapsed() < PATIENCE, "redis-server cannot save its data: {answer:?}");
+            sleep(Duration::from_millis(5));
+        }
+        let bytes = fs::read(self.home.dump_path()).expect("failed to read the dump");
+        Dump { bytes }
+    }
+
+    /// Suspends the process (`SIGSTOP`). Connections stay open and new ones are accepted, but the
+    /// server does not respond. Pausing twice has no further effect.
+    ///
+    /// # Panics
+    /// Panics if the server is stopped.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.running(Process::pause);
+    }
+
+    /// Resumes the process (`SIGCONT`), which then replies to everything it was sent.
+    ///
+    /// # Panics
+    /// Panics if the server is stopped.
+    #[track_caller]
+    pub fn resume(&self) {
+        self.running(Process::resume);
+    }
+
+    /// Kills the process (`SIGKILL`) and waits until it has ended. A restart uses the same ports, which
+    /// the kernel does not assign to other programs.
+    pub fn stop(&self) {
+        drop(self.with_process(Option::take));
+    }
+
+    /// Ends the process gracefully (`SIGTERM`). A
+    /// [persistent](RedisServerBuilder::persistent) server dumps its data.
+    pub fn shutdown(&self) {
+        if let Some(mut process) = self.with_process(Option::take) {
+            process.end(Signal::TERM);
+        }
+    }
+
+    /// Kills the process if it is running and starts a new one. Returns once the server responds
+    /// and has loaded its data.
+    ///
+    /// A [persistent](RedisServerBuilder::persistent) server loads its last dump. Any other
+    /// server starts empty.
+    ///
+    /// # Panics
+    /// Panics with the server's log if it does not start.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.stop();
+        if !self.settings.persistent {
+            self.home.forget_data();
+        }
+        self.begin();
+    }
+
+    /// Restarts the server like [`restart`](RedisServer::restart), without any data.
+    ///
+    /// # Panics
+    /// Panics with the server's log if it does not start.
+    #[track_caller]
+    pub fn restart_empty(&self) {
+        self.stop();
+        self.home.forget_data();
+        self.begin();
+    }
+
+    /// Restarts the server like [`restart`](RedisServer::restart), with the data of this dump. Keys
+    /// that have since expired are not loaded.
+    ///
+    /// # Panics
+    /// Panics with the server's log if it does not start.
+    #[track_caller]
+    pub fn restart_from(&self, dump: &Dump) {
+        self.stop();
+        self.home.forget_data();
+        fs::write(self.home.dump_path(), &dump.bytes).expect("failed to write to the temporary directory");
+        self.begin();
+    }
+
+    #[track_caller]
+    fn begin(&self) {
+        let process = launch::again(self);
+        // Kill a concurrently started process here, after the lock is released.
+        drop(self.with_process(|current| current.replace(process)));
+    }
+
+    #[track_caller]
+    fn running(&self, f: impl FnOnce(&mut Process)) {
+        let running = self.with_process(|process| process.as_mut().map(f).is_some());
+        assert!(running, "the redis-server at {} is stopped", self.address());
+    }
+
     fn with_process<R>(&self, f: impl FnOnce(&mut Option<Process>) -> R) -> R {
         f(&mut self.process.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -204,5 +305,118 @@ impl fmt::Debug for RedisServer {
             .field("directory", &self.directory())
             .field("version", &self.version)
             .finish_non_exhaustive()
+    }
+}
+
+/// A builder for a [`RedisServer`]. By default, the server has one plain port and loses its data
+/// when it stops.
+#[derive(Debug, Clone, Default)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct RedisServerBuilder {
+    settings: Settings,
+}
+
+impl RedisServerBuilder {
+    /// Adds a `redis.conf` directive, such as `("maxclients", "10")`. The value is quoted. Later
+    /// directives override earlier ones.
+    ///
+    /// Some directives, such as `client-output-buffer-limit`, split a quoted value into several
+    /// words. For other directives that take several words, use
+    /// [`config_line`](RedisServerBuilder::config_line).
+    pub fn config(mut self, directive: &str, value: &str) -> Self {
+        self.settings.directive(directive, value);
+        self
+    }
+
+    /// Adds a literal line to `redis.conf`, such as `rename-command KEYS ""`.
+    pub fn config_line(mut self, line: &str) -> Self {
+        self.settings.line(line);
+        self
+    }
+
+    /// Sets the password of the default user (`requirepass`).
+    pub fn password(self, password: &str) -> Self {
+        self.config("requirepass", password)
+    }
+
+    /// Adds a user, as in an ACL file with or without the leading `user`: `app on >secret ~lock:* +@all`.
+    ///
+    /// The user `testkit` always exists. [`RedisServer::raw`] logs in as that user.
+    pub fn user(self, rules: &str) -> Self {
+        let rules = rules.strip_prefix("user ").unwrap_or(rules);
+        self.config_line(&format!("user {rules}"))
+    }
+
+    /// Also listens on a Unix socket.
+    pub fn unix_socket(mut self) -> Self {
+        self.settings.unix_socket = true;
+        self
+    }
+
+    /// Keeps the data in a dump, which is written by `SAVE` and by [`RedisServer::shutdown`] and
+    /// loaded by [`RedisServer::restart`]. Writes after the dump are lost when the server is
+    /// killed.
+    pub fn persistent(mut self) -> Self {
+        self.settings.persistent = true;
+        self
+    }
+
+    /// Also listens for TLS, on a second port. The files must exist as long as the server runs.
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.settings.tls = Some(files);
+        self
+    }
+
+    /// Makes the server a replica of `master`. [`start`](RedisServerBuilder::start) waits until the
+    /// data has been copied.
+    pub fn replica_of(mut self, master: &RedisServer) -> Self {
+        self.settings.master = Some(master.spoken_port());
+        self
+    }
+
+    /// Makes the server a sentinel that monitors `master`.
+    fn watches(mut self, master: &RedisServer) -> Self {
+        self.settings.watched = Some(master.spoken_port());
+        self
+    }
+
+    /// Runs the server with this wall clock.
+    pub fn clock(mut self, clock: &ClockShift) -> Self {
+        self.settings.clock = Some(clock.clone());
+        self
+    }
+
+    /// Listens on this port instead of a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.settings.port = Some(port);
+        self
+    }
+
+    /// Starts the server, and waits until it accepts commands. A replica has then copied its
+    /// master's data.
+    ///
+    /// # Panics
+    /// Panics if there is no `redis-server` or it does not start. The message contains the remedy
+    /// or the server's log.
+    #[must_use]
+    #[track_caller]
+    pub fn start(self) -> RedisServer {
+        let server = launch::first(self.settings);
+        if server.settings.master.is_some() {
+            launch::wait_for_master(&server);
+        }
+        server
+    }
+}
+
+/// A copy of a server's data. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
+#[derive(Clone)]
+pub struct Dump {
+    bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dump").field("bytes", &self.bytes.len()).finish()
     }
 }
