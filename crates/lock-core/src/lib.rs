@@ -32,7 +32,7 @@
 //! # Modules
 //! | module | contains |
 //! | --- | --- |
-//! | [`backend`] | the traits of a store: [`Backend`](backend::Backend), pipelines, subscriptions, connectors |
+//! | [`backend`] | the traits of a store: [`Backend`](backend::Backend), subscriptions, connectors |
 //! | [`clock`] | the clock of a factory |
 //! | [`election`] | leader election |
 //! | [`future`] | the futures that acquires return, for use in signatures |

@@ -34,10 +34,12 @@ use std::{
     time::Duration,
 };
 
-/// Exported items that are not printable types.
-const TRAITS_AND_CONSTANTS: [&str; 14] = [
+/// Exported items that are not printable types: traits, constants, and names of other types.
+const TRAITS_AND_CONSTANTS: [&str; 16] = [
     "Backend",
-    "Pipeline",
+    "AsyncBackend",
+    "BackendExt",
+    "OperationReply",
     "Directory",
     "Clock",
     "Configured",
