@@ -22,6 +22,10 @@ const CHUNKS: usize = 10;
 
 /// Streams ten chunks, one every 100 ms, and counts the chunks produced.
 fn streaming(made: &Arc<AtomicUsize>) -> Router {
+    streaming_of(CHUNKS, made)
+}
+
+fn streaming_of(chunks: usize, made: &Arc<AtomicUsize>) -> Router {
     let made = made.clone();
     let chunk = move |at: usize| {
         let made = made.clone();
@@ -31,7 +35,7 @@ fn streaming(made: &Arc<AtomicUsize>) -> Router {
             Ok::<_, Infallible>(Bytes::from(format!("chunk {at}\n")))
         }
     };
-    Router::new().route("/", get(async move || Body::from_stream(stream::iter(0..CHUNKS).then(chunk))))
+    Router::new().route("/", get(async move || Body::from_stream(stream::iter(0..chunks).then(chunk))))
 }
 
 /// Connects a client to this application; the second value is the server's side.
@@ -120,8 +124,9 @@ async fn detached_handler_finishes_without_its_client() {
 async fn lost_lock_cuts_the_connection() {
     let (world, made) = (World::new(), Arc::default());
     let tasks = DetachedTasks::new();
-    let routes =
-        [streaming(&made).layer(layer(&world)), streaming(&made).layer(layer(&world).detach(&tasks))];
+    // The body lasts longer than a renewal interval.
+    let streaming = || streaming_of(2 * CHUNKS, &made);
+    let routes = [streaming().layer(layer(&world)), streaming().layer(layer(&world).detach(&tasks))];
     for app in routes {
         let (mut body, _connection) = ask(app).await;
         for _ in 0..3 {
