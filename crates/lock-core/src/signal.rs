@@ -46,10 +46,12 @@ use {
 /// # Cancel safety
 /// The future is cancel safe. After it is dropped, the first signal has no effect, and the second one ends the process.
 pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
-    #[cfg(unix)]
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // Before tokio's handlers, so that the first signal is noted when the future completes. If it were noted later, and
+    // the program had called this function again by then, its next signal would end it.
     #[cfg(unix)]
     end_at_the_second()?;
+    #[cfg(unix)]
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     #[cfg(windows)]
     let mut interrupt = tokio::signal::windows::ctrl_c()?;
     Ok(async move {
