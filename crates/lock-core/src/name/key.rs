@@ -73,7 +73,7 @@ impl LockKey for LockName {
     }
 }
 
-/// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
+/// The names that a [`LockKey`] locks: one name, or several that are acquired together.
 ///
 /// Several names are sorted, and duplicates are removed. An acquire fails if there are no names, or more than
 /// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS).
