@@ -16,12 +16,13 @@ use crate::{
     },
     machine::{Event, Failure, WatchAnswer},
     observer::LockEvent,
-    sync::{Handle, Mutex, lock, rank, timeout},
+    sync::{Handle, Mutex, lock, rank},
     time::Moment,
 };
 use futures_util::task::AtomicWaker;
 use std::{
     fmt,
+    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -219,7 +220,7 @@ impl Shared {
         // A panic drops the submission.
         contained("a store", || self.backend.submit(Submission::new(submitted.clone())));
         let Some(reply) = submitted.wait(self, due) else {
-            self.set_deadline(due, id, &submitted, now);
+            self.set_deadline(due, id, submitted.clone(), now);
             // A reply that came just before found no deadline to clear.
             if !submitted.is_wanted() {
                 self.clear_deadline(due, id);
@@ -230,10 +231,10 @@ impl Shared {
         Some(submitted.event(self, reply))
     }
 
-    fn set_deadline(&self, due: Moment, id: u64, submitted: &Arc<Submitted>, now: Moment) {
+    fn set_deadline(&self, due: Moment, id: u64, operation: Arc<dyn Expire>, now: Moment) {
         let next = {
             let mut deadlines = lock(&self.deadlines);
-            deadlines.insert(due, id, submitted.clone());
+            deadlines.insert(due, id, operation);
             deadlines.next()
         };
         if let Some(next) = next.filter(|next| *next == due || *next <= now) {
@@ -265,45 +266,70 @@ impl Shared {
                 _ => Event::Unwatched(answer(subscriptions.unsubscribe(subscriber, name).await)),
             }
         };
-        let work = async move { timeout(limit.min(MAX_WATCH), work).await };
-        let (mut work, runtime) = (Box::pin(work), self.runtime());
-        let mut outcome = Unreported { shared: self.clone(), entry: entry.clone(), event: Some(unknown) };
-        self.activity.begin();
+        let (now, runtime, mut work) = (self.clock.now(), self.runtime(), Box::pin(work));
         match poll_in_place(runtime.as_ref(), &mut work) {
-            Some(Poll::Pending) => {
-                leave_to(runtime.as_ref(), async move {
-                    if let Ok(event) = work.await {
-                        outcome.event = Some(event);
-                    }
-                    drop(outcome);
-                });
-                None
+            Some(Poll::Ready(event)) => return Some(event),
+            Some(Poll::Pending) => {}
+            None => return Some(unknown),
+        }
+        let (id, due) = (self.fresh_id(), now + limit.min(MAX_WATCH));
+        let (shared, unwanted) = (Mutex::new(Some(self.clone())), AtomicWaker::new());
+        let subscribing = Arc::new(Subscribing { shared, entry: entry.clone(), unknown, id, due, unwanted });
+        self.activity.begin();
+        self.set_deadline(due, id, subscribing.clone(), now);
+        let reported = Reported(subscribing);
+        leave_to(runtime.as_ref(), async move {
+            tokio::select! {
+                biased;
+                event = &mut work => reported.0.answer(event),
+                () = poll_fn(|cx| reported.0.poll_unwanted(cx)) => {}
             }
-            Some(Poll::Ready(Ok(event))) => outcome.answered(Some(event)),
-            Some(Poll::Ready(Err(_))) | None => outcome.answered(None),
-        }
+        });
+        None
     }
 }
 
-/// A subscription request whose event is dispatched when this is dropped.
-struct Unreported {
-    shared: Arc<Shared>,
+/// A subscription request whose future is pending. It yields exactly one event, even if its runtime ends or is not driven.
+struct Subscribing {
+    /// Taken with the answer.
+    shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
     entry: Arc<LockEntry>,
-    event: Option<Event>,
+    /// The event if the request is not answered.
+    unknown: Event,
+    id: u64,
+    due: Moment,
+    /// Woken when the request has timed out.
+    unwanted: AtomicWaker,
 }
 
-impl Unreported {
-    /// Returns the event instead of dispatching it.
-    fn answered(mut self, event: Option<Event>) -> Option<Event> {
-        event.or(self.event.take())
+impl Subscribing {
+    fn answer(&self, event: Event) {
+        let Some(shared) = lock(&self.shared).take() else { return };
+        let _active = shared.activity.adopt();
+        shared.clear_deadline(self.due, self.id);
+        shared.dispatch(&self.entry, event, IoPolicy::Inline);
+    }
+
+    fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.unwanted.register(cx.waker());
+        if lock(&self.shared).is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
-impl Drop for Unreported {
+impl Expire for Subscribing {
+    fn expire(&self) -> Option<Answered> {
+        let shared = lock(&self.shared).take()?;
+        self.unwanted.wake();
+        let (entry, event) = (self.entry.clone(), self.unknown.clone());
+        Some(Answered { entry, event, active: shared.activity.adopt() })
+    }
+}
+
+/// A subscription request that is answered as unknown when its task is dropped.
+struct Reported(Arc<Subscribing>);
+
+impl Drop for Reported {
     fn drop(&mut self) {
-        let _active = self.shared.activity.adopt();
-        if let Some(event) = self.event.take() {
-            self.shared.dispatch(&self.entry, event, IoPolicy::Inline);
-        }
+        self.0.answer(self.0.unknown.clone());
     }
 }

@@ -215,3 +215,23 @@ fn renewals_of_an_ended_runtime_do_not_keep_others_unsent() {
         assert_eq!(sent.unwrap().outcome, Renewed::Gone);
     });
 }
+
+/// The request to subscribe came from a runtime that is not driven. It still ends, and a runtime that is driven repeats it.
+#[test]
+fn subscription_of_an_idle_runtime_ends_and_is_repeated() {
+    let memory = MemoryBackend::new();
+    let other = LockFactory::new(memory.clone());
+    let store = FaultyBackend::new(memory);
+    store.always(Op::Subscribe, Fault::Hang);
+    let locks = LockFactory::new(store.clone());
+    let (idle, driven) = (current(), multi());
+    let holder = driven.block_on(other.named("x").unwrap().acquire()).unwrap();
+    let mut first = Box::pin(locks.named("x").unwrap().acquire());
+    idle.block_on(async { assert!(first.as_mut().now_or_never().is_none()) });
+    assert_eq!(store.calls(Op::Subscribe), 1);
+    let second = driven.spawn(locks.named("x").unwrap().acquire());
+    until("asked again", || store.calls(Op::Subscribe) > 1);
+    second.abort();
+    drop((first, idle));
+    driven.block_on(holder.release()).unwrap();
+}
