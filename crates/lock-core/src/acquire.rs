@@ -1,16 +1,16 @@
-//! The future of an acquire: named, `'static` and `Send`, so that other futures can hold it.
+//! The futures of an acquire: named, `'static` and `Send`, so that other futures can hold them; and what they ask for.
 
 use crate::{
     backend::Applied,
     driver::{AcquireParams, AcquireResult, Handle, HoldState, PendingAcquire},
     error::{LockError, LockErrorKind},
     guard::LockGuard,
+    ids::ProcessId,
     machine::{Join, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
+    name::LockName,
     observer::{AcquireOutcome, AcquireSpan},
-    options::{LockOptions, OptionsError},
+    options::{LockOptions, OptionsError, Terms},
     owner::Owner,
-    spec::LockSpec,
-    terms::Terms,
     time::Moment,
 };
 use std::{
@@ -20,6 +20,23 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+
+/// The name of a lock, its owner, and its terms.
+#[derive(Debug, Clone)]
+pub(crate) struct LockSpec {
+    pub(crate) name: LockName,
+    /// The owner, if the caller named one.
+    pub(crate) owner: Option<Owner>,
+    pub(crate) terms: Terms,
+}
+
+impl LockSpec {
+    /// Returns the owner that the caller named, or the ambient one. Read at the first poll, so that
+    /// `scope(lock.acquire())` works like `scope(async { lock.acquire().await })`.
+    pub(crate) fn given_owner(&self, process: ProcessId) -> Option<Owner> {
+        self.owner.or_else(|| Owner::ambient(process))
+    }
+}
 
 /// The time an acquire waits, counted from its first poll.
 #[derive(Debug, Clone, Copy)]

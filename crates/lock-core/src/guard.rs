@@ -4,11 +4,11 @@ use crate::{
     driver::{Handle, HoldState, LockEntry},
     error::LockError,
     hold::Hold,
+    ids::FencingToken,
     machine::{LostReason, ReleaseOutcome},
     name::LockName,
+    options::Terms,
     owner::Owner,
-    terms::Terms,
-    token::FencingToken,
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

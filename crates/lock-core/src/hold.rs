@@ -2,11 +2,10 @@
 
 use crate::{
     driver::HoldState,
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
-    token::FencingToken,
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

@@ -90,6 +90,7 @@ mod machine;
 mod memory;
 mod name;
 pub mod observer;
+#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod options;
 mod owner;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
@@ -97,16 +98,12 @@ pub mod quorum;
 pub mod set;
 #[cfg(feature = "signal")]
 mod signal;
-mod spec;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;
 mod sync;
-#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
-mod terms;
 #[cfg(feature = "test-util")]
 mod test_util;
 mod time;
-mod token;
 mod wake;
 mod worker;
 
@@ -119,6 +116,7 @@ pub use factory::LockFactory;
 pub use factory_builder::LockFactoryBuilder;
 pub use guard::LockGuard;
 pub use hold::Hold;
+pub use ids::FencingToken;
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lock_macros::LockKey;
@@ -129,7 +127,6 @@ pub use options::{Limits, LockOptions, OptionsError};
 pub use owner::Owner;
 #[cfg(feature = "signal")]
 pub use signal::shutdown_signal;
-pub use token::FencingToken;
 pub use worker::Worker;
 
 /// The futures that acquires return, for use in signatures.
@@ -165,9 +162,9 @@ pub mod __private {
 pub mod model {
     pub use crate::{
         machine::*,
+        options::{HandOffBudget, Keep, TermValues, Terms},
         quorum::decisions as quorum,
         store::Slot,
-        terms::{HandOffBudget, Keep, TermValues, Terms},
     };
 }
 

@@ -1,7 +1,7 @@
 //! The handle of a named lock.
 
 use crate::{
-    acquire::{AcquireFuture, TryAcquireFuture, Wait},
+    acquire::{AcquireFuture, LockSpec, TryAcquireFuture, Wait},
     driver::Handle,
     error::{LockError, LockErrorKind, RunError},
     guard::LockGuard,
@@ -10,7 +10,6 @@ use crate::{
     name::LockName,
     options::LockOptions,
     owner::Owner,
-    spec::LockSpec,
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Replies of a store. The enums cover more than any one backend needs, so that they need not change later.
 
 use super::votes::Votes;
-use crate::{time::UtcTime, token::FencingToken};
+use crate::{ids::FencingToken, time::UtcTime};
 use std::time::Duration;
 
 /// A reply, with the server's time when the operation was executed.

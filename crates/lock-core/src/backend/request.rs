@@ -1,6 +1,10 @@
 //! Requests to a store. They own their data, so that a call can outlive its caller.
 
-use crate::{ids::LeaseId, name::LockName, time::UtcTime, token::FencingToken};
+use crate::{
+    ids::{FencingToken, LeaseId},
+    name::LockName,
+    time::UtcTime,
+};
 use std::time::Duration;
 
 /// A request to take a lease or to raise its depth.

@@ -11,9 +11,9 @@ use crate::{
     machine::{Entry, Event, Join, Refusal, WaitPolicy, WaiterId},
     name::LockName,
     observer::{AcquireOutcome, LockEvent},
+    options::Terms,
     owner::Owner,
     sync::{atomic::Ordering, lock},
-    terms::Terms,
     time::Moment,
 };
 use std::{

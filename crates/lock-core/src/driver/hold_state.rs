@@ -7,12 +7,11 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    ids::{LeaseId, LeaseNumber},
+    ids::{FencingToken, LeaseId, LeaseNumber},
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
     time::Moment,
-    token::FencingToken,
 };
 use std::{
     fmt,

@@ -3,11 +3,10 @@
 use super::{entry::LockEntry, hold_state::HoldState, shared::Shared};
 use crate::{
     backend::BackendError,
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     machine::{GrantSource, HoldEnd, Notice, ReleaseAnswer},
     observer::{LockEvent, Notable, ReleaseKind, WakeSource},
     time::Moment,
-    token::FencingToken,
 };
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::Directory,
-    ids::LeaseNumber,
+    ids::{FencingToken, LeaseNumber},
     inspect::{ProcessCard, printable},
     machine::HoldId,
     name::LockName,
@@ -12,7 +12,6 @@ use crate::{
         lock, rank,
     },
     time::Moment,
-    token::FencingToken,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::Notify;

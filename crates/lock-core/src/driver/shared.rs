@@ -19,14 +19,13 @@ use crate::{
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
     observer::{LockEvent, Notable, Observers, sum_up},
-    options::{Limits, LockOptions, OptionsError},
+    options::{Limits, LockOptions, OptionsError, Terms},
     owner::Owner,
     sync::{
         Handle, Id, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         lock, rank,
     },
-    terms::Terms,
     time::Moment,
     worker::Worker,
 };

@@ -8,13 +8,12 @@ use crate::{
     factory::LockFactory,
     guard::LockGuard,
     hold::Hold,
-    ids::{LeaseId, ProcessId},
+    ids::{FencingToken, LeaseId, ProcessId},
     lock::Lock,
     machine::LostReason,
     observer::{LockEvent, Notable, TermEnd},
     sync::{sleep, timeout},
     time::Moment,
-    token::FencingToken,
 };
 use futures_util::FutureExt;
 use std::{

@@ -9,11 +9,11 @@ pub(crate) use card::{CardOptions, printable};
 use crate::{
     backend::{LeaseId, StoredHold, Votes},
     error::LockError,
+    ids::FencingToken,
     name::LockName,
     owner::Owner,
     sync::{Mutex, lock, rank},
     time::Moment,
-    token::FencingToken,
 };
 use std::{fmt, time::Duration};
 

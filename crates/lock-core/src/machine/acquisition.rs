@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, Reply},
-    ids::LeaseNumber,
+    ids::{FencingToken, LeaseNumber},
     time::{Moment, UtcTime},
-    token::FencingToken,
 };
 use std::time::Duration;
 

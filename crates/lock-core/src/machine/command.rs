@@ -3,8 +3,8 @@
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
     backend::{Applied, Operation},
+    ids::FencingToken,
     time::Moment,
-    token::FencingToken,
 };
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::{
     backend::{AcquireMode, AcquireRequest, NotifyWaiters, Operation, ReleaseRequest, RenewRequest},
     ids::{LeaseId, LeaseNumber, ProcessId},
     name::LockName,
-    terms::Terms,
+    options::Terms,
     time::{Moment, UtcTime},
 };
 use std::time::Duration;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Reply},
-    terms::{Keep, TermValues, Terms},
+    options::{Keep, TermValues, Terms},
     time::Moment,
 };
 use std::time::Duration;

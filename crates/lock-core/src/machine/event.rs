@@ -2,10 +2,9 @@
 
 use crate::{
     backend::{Acquired, Applied, BackendError, Released, Renewed, Reply},
-    ids::LeaseNumber,
-    terms::Terms,
+    ids::{FencingToken, LeaseNumber},
+    options::Terms,
     time::Moment,
-    token::FencingToken,
 };
 
 /// A waiting acquire; numbers increase in the order of arrival.

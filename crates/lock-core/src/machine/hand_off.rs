@@ -13,7 +13,7 @@ use super::{
     state::{Chain, Hold, Machine},
 };
 use crate::{
-    terms::{Keep, Terms},
+    options::{Keep, Terms},
     time::Moment,
 };
 

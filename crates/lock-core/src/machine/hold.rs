@@ -7,7 +7,7 @@ use super::{
     outstanding::{Outstanding, max_hold_at},
     state::{Chain, Depth, Hold, LeaseCleanup, LocalWait, LostHold, Machine, Renewal},
 };
-use crate::{time::Moment, token::FencingToken};
+use crate::{ids::FencingToken, time::Moment};
 
 impl Hold {
     pub(super) fn new(

@@ -1,7 +1,7 @@
 //! The effects that a lease may have left in the store, and the time until which they last.
 
 use crate::{
-    terms::Terms,
+    options::Terms,
     time::{Moment, UtcTime},
 };
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The waiters, in order of arrival, and the times at which they are refused.
 
 use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
-use crate::{fifo_map::FifoMap, time::Moment, token::FencingToken};
+use crate::{fifo_map::FifoMap, ids::FencingToken, time::Moment};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backend::{Renewed, Reply},
     ids::LeaseNumber,
-    terms::{Keep, Terms},
+    options::{Keep, Terms},
     time::Moment,
 };
 

@@ -9,10 +9,9 @@ use super::{
     replies::ReleaseReplies,
 };
 use crate::{
-    ids::LeaseNumber,
-    terms::Terms,
+    ids::{FencingToken, LeaseNumber},
+    options::Terms,
     time::{Moment, UtcTime},
-    token::FencingToken,
 };
 use std::time::Duration;
 

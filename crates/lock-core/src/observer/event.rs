@@ -2,11 +2,10 @@
 
 use crate::{
     backend::{BackendError, Votes},
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome, RenewalOutcome},
     name::LockName,
     sync::assert_unlocked,
-    token::FencingToken,
 };
 use std::{
     fmt::Debug,

@@ -10,11 +10,11 @@ use crate::{
     backend::BackendError,
     clock::Clock,
     error::LockError,
+    ids::FencingToken,
     machine::{HoldEnd, LostReason},
     name::LockName,
     sync::{Mutex, lock, rank},
     time::Moment,
-    token::FencingToken,
 };
 use std::{fmt, sync::Arc, time::Duration};
 use tracing::{Span, field::Empty};

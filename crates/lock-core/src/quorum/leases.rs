@@ -3,11 +3,10 @@
 use super::residue::{Outcome, Release, Residue};
 use crate::{
     backend::{Floor, Retention},
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     name::LockName,
     sync::{Mutex, lock, rank},
     time::{Moment, UtcTime},
-    token::FencingToken,
 };
 use std::{collections::HashMap, sync::Arc};
 use tokio::sync::Notify;

@@ -5,10 +5,9 @@ use crate::{
         Backend, BackendError, BackendExt as _, Floor, ReleaseRequest, Released, Reply, Retention,
         Subscriptions,
     },
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     name::LockName,
     time::UtcTime,
-    token::FencingToken,
 };
 use async_trait::async_trait;
 use std::time::Duration;

@@ -16,8 +16,8 @@
 use super::node::{MAX_CLOCK_DISTANCE, Vote};
 use crate::{
     backend::{Floor, VoteKind},
+    ids::FencingToken,
     store::LEAD,
-    token::FencingToken,
 };
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::error::MemberLost;
 use crate::{
-    error::LockError, guard::LockGuard, hold::Hold, machine::ReleaseOutcome, name::LockName, owner::Owner,
-    token::FencingToken,
+    error::LockError, guard::LockGuard, hold::Hold, ids::FencingToken, machine::ReleaseOutcome,
+    name::LockName, owner::Owner,
 };
 use futures_util::{
     Stream,

@@ -30,13 +30,12 @@
 
 use crate::{
     backend::{AcquireMode, Acquired, Floor, ForceReleased, Released, Renewed},
-    ids::LeaseId,
+    ids::{FencingToken, LeaseId},
     quorum::{
         Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal,
         TOKEN_BOUND, Vote,
     },
     time::UtcTime,
-    token::FencingToken,
 };
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Hand-offs of a lease between waiters in this process.
 
 use super::*;
-use crate::terms::{HandOffBudget, TermValues};
+use crate::options::{HandOffBudget, TermValues};
 
 pub(super) const LOT: u64 = 256;
 

@@ -72,7 +72,8 @@ fn next_local_waiter_waits_for_the_minimum_and_a_try_is_refused() {
 #[test]
 fn lost_hold_keeps_its_minimum() {
     let mut story = Story::begins();
-    let terms: Terms = crate::terms::TermValues { max_hold: Some(Duration::from_secs(5)), ..*kept() }.into();
+    let terms: Terms =
+        crate::options::TermValues { max_hold: Some(Duration::from_secs(5)), ..*kept() }.into();
     story.enters_with(A, |entry| entry.terms = terms);
     let lease = story.tries();
     let hold = story.granted(lease);

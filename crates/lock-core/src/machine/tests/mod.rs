@@ -18,11 +18,10 @@ use crate::{
         AcquireMode, AcquireRequest, Acquired, Applied, NotifyWaiters, Operation, ReleaseRequest, Released,
         Renewed, Reply,
     },
-    ids::{LeaseNumber, ProcessId},
+    ids::{FencingToken, LeaseNumber, ProcessId},
     name::LockName,
-    terms::Terms,
+    options::Terms,
     time::UtcTime,
-    token::FencingToken,
 };
 use std::{collections::VecDeque, time::Duration};
 use uuid::Uuid;
@@ -45,7 +44,7 @@ fn fixed(lease: Duration) -> Terms {
 
 /// Returns terms with a `max_hold` that may be shorter than the options allow.
 fn bounded(max_hold: Duration) -> Terms {
-    crate::terms::TermValues { max_hold: Some(max_hold), ..*terms() }.into()
+    crate::options::TermValues { max_hold: Some(max_hold), ..*terms() }.into()
 }
 
 fn at(seconds: f64) -> Moment {
