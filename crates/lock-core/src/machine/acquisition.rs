@@ -5,13 +5,13 @@
 //! up an id.
 
 use super::{
-    command::{Command, Grant, GrantSource, Notice, Refusal},
-    context::Ctx,
+    Acquisition, Attempt, Backoff, Hold, Machine,
+    cleanup::{LeaseCleanup, Outstanding},
+    command::{Command, Ctx, GrantSource, MAX_CONSECUTIVE_LATE, Notice, Refusal, slowest_retry},
     event::{Entry, Failure, HoldId, WaitPolicy},
     fairness::SLOWEST_POLL,
-    outstanding::{Outstanding, deadline, max_hold_at},
+    hold::{deadline, max_hold_at},
     queue::{Cause, Overdue},
-    state::{Acquisition, Attempt, Hold, LeaseCleanup, Machine},
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, Reply},
@@ -20,8 +20,6 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
-pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
 /// The first polling interval with back-off, which applies after busy replies that do not report the other lease's
 /// remaining time, and to a backend that cannot push.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -32,8 +30,26 @@ const SLOWER: u32 = 10;
 const SILENT_PART: u32 = 10;
 /// The time within which an attempt follows a report of missed wake-ups.
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
+/// The number of rounds within which rivals resolve a split vote. After that, something else is probably wrong, and
+/// rounds become less frequent.
+const MAX_QUICK_ROUNDS: u32 = 5;
 
 impl Acquisition {
+    fn new(lease: LeaseNumber, next_try: Moment) -> Self {
+        Self {
+            lease,
+            attempt: None,
+            next_try,
+            outstanding: Outstanding::default(),
+            asked_for: None,
+            answered_at: next_try,
+            taken: false,
+            longest: Duration::ZERO,
+            busies: 0,
+            lates: 0,
+        }
+    }
+
     /// Returns `true` if the store may have a lease with this id.
     fn may_exist(&self) -> bool {
         self.taken || self.outstanding.not_after.is_some()
@@ -42,24 +58,6 @@ impl Acquisition {
     /// Returns `true` if the outcome of an attempt is unknown, or may become so.
     fn is_in_doubt(&self) -> bool {
         self.attempt.is_some() || self.outstanding.not_after.is_some()
-    }
-
-    fn new(lease: LeaseNumber, next_try: Moment) -> Self {
-        let outstanding = Outstanding::default();
-        let longest = Duration::ZERO;
-        let answered_at = next_try;
-        Self {
-            lease,
-            attempt: None,
-            next_try,
-            outstanding,
-            asked_for: None,
-            answered_at,
-            taken: false,
-            longest,
-            busies: 0,
-            lates: 0,
-        }
     }
 
     /// Handles a busy reply that was executed at this server time: after every `not_after`, nothing of the id is left.
@@ -79,7 +77,11 @@ impl Acquisition {
 
 impl Machine {
     pub(super) fn next_try(&self) -> Option<Moment> {
-        if self.hold.is_some() || !self.queue.has_line() || self.is_releasing() || self.has_enough_to_undo() {
+        if self.hold.is_some()
+            || !self.queue.has_line()
+            || self.cleanups.is_releasing()
+            || self.cleanups.are_too_many()
+        {
             return None;
         }
         match &self.acquisition {
@@ -124,8 +126,7 @@ impl Machine {
         let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
         let silent =
             |attempt: &Attempt| now.since(attempt.sent) >= attempt.terms.operation_timeout / SILENT_PART;
-        let release = |cleanup: &LeaseCleanup| cleanup.is_silent(now, SILENT_PART);
-        self.queue.is_outage() || attempt.is_some_and(silent) || self.cleanups.iter().any(release)
+        self.queue.is_outage() || attempt.is_some_and(silent) || self.cleanups.is_silent(now, SILENT_PART)
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Ctx<'_>) {
@@ -159,7 +160,7 @@ impl Machine {
 
     fn refuse_line(&mut self, s: &mut Ctx<'_>, refusal: Refusal) {
         for waiter in self.queue.drain_line() {
-            s.emit(Command::Refuse { waiter, refusal });
+            s.refuse(waiter, refusal);
         }
     }
 
@@ -173,7 +174,7 @@ impl Machine {
 
     fn undo(&mut self, s: &mut Ctx<'_>, acquisition: Acquisition) {
         if acquisition.may_exist() {
-            self.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
+            self.cleanups.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
         }
     }
 
@@ -183,22 +184,23 @@ impl Machine {
             WaitPolicy::Deadline(at) => at,
             WaitPolicy::Unbounded => Moment::NEVER,
         });
-        let at = self.fairness.woken(s.now, self.is_releasing(), waits_until);
-        self.backoff.resume_at = self.backoff.resume_at.min(s.now);
-        let Some(acquisition) = &mut self.acquisition else { return };
-        match &mut acquisition.attempt {
-            Some(attempt) => attempt.woken = true,
-            None => acquisition.next_try = acquisition.next_try.min(at),
-        }
+        let at = self.fairness.woken(s.now, self.cleanups.is_releasing(), waits_until);
+        self.try_again_from(s.now, at);
     }
 
     pub(super) fn on_missed_wakes(&mut self, s: &mut Ctx<'_>) {
         let at = s.now + s.jitter(MISSED_WAKES_SPREAD);
-        self.backoff.resume_at = self.backoff.resume_at.min(at);
+        self.try_again_from(at, at);
+    }
+
+    /// Ends the back-off at `resume_at`, and the pause between two attempts at `next_try`. An attempt in flight is
+    /// repeated after its reply.
+    fn try_again_from(&mut self, resume_at: Moment, next_try: Moment) {
+        self.backoff.resume_at = self.backoff.resume_at.min(resume_at);
         let Some(acquisition) = &mut self.acquisition else { return };
         match &mut acquisition.attempt {
             Some(attempt) => attempt.woken = true,
-            None => acquisition.next_try = acquisition.next_try.min(at),
+            None => acquisition.next_try = acquisition.next_try.min(next_try),
         }
     }
 
@@ -252,7 +254,7 @@ impl Machine {
         acquisition.longest = Duration::ZERO;
         if exists {
             let lease = acquisition.lease;
-            self.retire(s, LeaseCleanup::new(lease, outstanding));
+            self.cleanups.retire(s, LeaseCleanup::new(lease, outstanding));
         }
     }
 
@@ -260,9 +262,8 @@ impl Machine {
         self.queue.outage_over();
         self.fairness.took(attempt.sent, s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
-        let deadline = deadline(attempt.sent, &attempt.terms);
-        let max_hold_at = max_hold_at(attempt.sent, &attempt.terms);
-        let is_over = s.now >= deadline.min(max_hold_at);
+        let (sent, terms) = (attempt.sent, &attempt.terms);
+        let is_over = s.now >= deadline(sent, terms).min(max_hold_at(sent, terms));
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
             // No waiter is left, or the reply came when the hold was already over because this process was paused or
@@ -287,15 +288,10 @@ impl Machine {
             acquisition.next_try = s.now;
             return;
         }
-        let grant = Grant {
-            hold: HoldId { lease: acquisition.lease, token: first },
-            owner: front.owner,
-            deadline,
-            max_hold_at,
-            depth: 1,
-            by: GrantSource::Store,
-        };
-        self.hold = Some(Hold::new(grant, last, front, (attempt.sent, s.now), acquisition.outstanding));
+        let id = HoldId { lease: acquisition.lease, token: first };
+        let hold = Hold::new(id, last, front, sent, s.now, acquisition.outstanding);
+        let grant = hold.grant(GrantSource::Store);
+        self.hold = Some(hold);
         self.acquisition = None;
         if attempt.suspect {
             self.on_suspicion(s);
@@ -387,7 +383,7 @@ impl Machine {
         } else {
             for waiter in self.queue.drain_line() {
                 let applied = if waiter == attempt.waiter { applied } else { Applied::No };
-                s.emit(Command::Refuse { waiter, refusal: Refusal::Failed(applied) });
+                s.refuse(waiter, Refusal::Failed(applied));
             }
         }
     }
@@ -405,7 +401,30 @@ impl Machine {
         let impatient = self.queue.front().filter(|front| its_own(front)).map(|front| front.waiter);
         if let Some(waiter) = impatient {
             self.queue.remove(waiter);
-            s.emit(Command::Refuse { waiter, refusal });
+            s.refuse(waiter, refusal);
         }
+    }
+}
+
+impl Backoff {
+    fn failed(&mut self, s: &mut Ctx<'_>, timeout: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.resume_at = s.retry_at(self.failures, timeout);
+    }
+
+    /// Records a split vote: the next acquire waits for the time that the backend requests, doubled with each round
+    /// after the first few.
+    fn contended(&mut self, s: &Ctx<'_>, retry_after: Duration, timeout: Duration) {
+        let contended = self.contended.saturating_add(1);
+        let times = 2u32.saturating_pow(contended.saturating_sub(MAX_QUICK_ROUNDS).min(16));
+        // At least 1 ms: with zero, a store that replies immediately would cause an endless loop.
+        let quick = retry_after.max(Duration::from_millis(1));
+        let slowest = slowest_retry(timeout).max(quick);
+        let resume_at = s.now + quick.saturating_mul(times).min(slowest);
+        *self = Self { failures: 0, contended, resume_at };
+    }
+
+    fn answered(&mut self) {
+        *self = Self::default();
     }
 }

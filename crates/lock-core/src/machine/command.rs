@@ -1,12 +1,20 @@
-//! The commands that a machine emits.
+//! The output of a machine: its commands, and the context in which it emits them. Requests get their lease id, their
+//! `not_after` and their back-off here.
 
-use super::event::{HoldId, OwnerId, Ticket, WaiterId};
+use super::event::{Env, HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
-    backend::{Applied, Operation},
-    ids::FencingToken,
-    time::Moment,
+    backend::{AcquireMode, AcquireRequest, Applied, NotifyWaiters, Operation, ReleaseRequest, RenewRequest},
+    ids::{FencingToken, LeaseId, LeaseNumber},
+    name::LockName,
+    options::Terms,
+    time::{Moment, UtcTime},
 };
 use std::time::Duration;
+
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
+/// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
+pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
 
 /// An action to carry out. The first three are I/O: exactly one event reports the result of each, at the latest when its
 /// timeout has passed.
@@ -237,4 +245,87 @@ pub enum Notice {
         /// The time that the task has waited.
         waited: Duration,
     },
+}
+
+/// The context of one call to `Machine::handle`.
+pub(super) struct Ctx<'a> {
+    pub(super) now: Moment,
+    pub(super) env: &'a mut dyn Env,
+    pub(super) out: &'a mut Vec<Command>,
+}
+
+impl Ctx<'_> {
+    pub(super) fn emit(&mut self, command: Command) {
+        self.out.push(command);
+    }
+
+    pub(super) fn refuse(&mut self, waiter: WaiterId, refusal: Refusal) {
+        self.emit(Command::Refuse { waiter, refusal });
+    }
+
+    /// Requests a lease, or a greater depth, under these terms. Returns the server time at which the request becomes void.
+    pub(super) fn acquire(&mut self, lease: LeaseNumber, mode: AcquireMode, terms: &Terms) -> UtcTime {
+        let ((name, lease), not_after) = (self.address(lease), self.not_after(terms));
+        let (duration, retention) = (terms.lease, terms.retention);
+        let request = AcquireRequest { name, lease, duration, not_after, mode, retention };
+        self.submit(Operation::Acquire(request), terms.operation_timeout);
+        not_after
+    }
+
+    /// Extends a lease under these terms.
+    pub(super) fn renew(&mut self, lease: LeaseNumber, terms: &Terms) {
+        let ((name, lease), not_after) = (self.address(lease), self.not_after(terms));
+        let request = RenewRequest { name, lease, duration: terms.lease, not_after };
+        self.submit(Operation::Renew(request), terms.operation_timeout);
+    }
+
+    /// Lowers the depth of a lease, or frees the lock.
+    pub(super) fn release(
+        &mut self,
+        lease: LeaseNumber,
+        depth_left: u32,
+        notify: NotifyWaiters,
+        timeout: Duration,
+    ) {
+        let (name, lease) = self.address(lease);
+        self.submit(Operation::Release(ReleaseRequest { name, lease, depth_left, notify }), timeout);
+    }
+
+    fn submit(&mut self, operation: Operation, timeout: Duration) {
+        self.emit(Command::Io { operation, timeout });
+    }
+
+    fn address(&self, lease: LeaseNumber) -> (LockName, LeaseId) {
+        let (name, process) = self.env.address();
+        (name, LeaseId::new(process, lease))
+    }
+
+    /// Returns the server time at which a request that is sent now becomes void.
+    fn not_after(&mut self, terms: &Terms) -> UtcTime {
+        self.env.server_now() + terms.operation_timeout
+    }
+
+    pub(super) fn fresh_lease(&mut self) -> Option<LeaseNumber> {
+        self.env.unique().map(LeaseNumber::new)
+    }
+
+    /// Returns a random time below `most`.
+    pub(super) fn jitter(&mut self, most: Duration) -> Duration {
+        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
+        Duration::from_micros(self.env.jitter() % micros)
+    }
+
+    /// Returns the time of attempt number `failures` + 1: after 50 ms, doubling up to 2 s, plus jitter of up to a
+    /// quarter, so that the processes in a fleet do not retry in step. The delay is always shorter than the operation
+    /// timeout, so that a failed operation is repeated and answered within two timeouts after the store answers again.
+    pub(super) fn retry_at(&mut self, failures: u32, timeout: Duration) -> Moment {
+        let slowest = slowest_retry(timeout).max(Duration::from_millis(1));
+        let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(slowest);
+        self.now + base + self.jitter(base / 4)
+    }
+}
+
+/// Returns the longest delay before an operation with this timeout is repeated.
+pub(super) fn slowest_retry(timeout: Duration) -> Duration {
+    SLOWEST_RETRY.min(timeout / 4 * 3)
 }

@@ -1,10 +1,11 @@
-//! The events that a machine handles.
+//! The input of a machine: the events that it handles, and the environment that it reads meanwhile.
 
 use crate::{
     backend::{Acquired, Applied, BackendError, Released, Renewed, Reply},
-    ids::{FencingToken, LeaseNumber},
+    ids::{FencingToken, LeaseNumber, ProcessId},
+    name::LockName,
     options::Terms,
-    time::Moment,
+    time::{Moment, UtcTime},
 };
 
 /// A waiting acquire; numbers increase in the order of arrival.
@@ -173,4 +174,20 @@ impl From<&BackendError> for Failure {
     fn from(e: &BackendError) -> Self {
         Self { applied: e.applied(), retryable: e.is_retryable() }
     }
+}
+
+/// The environment of a machine while it handles an event.
+pub trait Env {
+    /// Returns the name of the lock, as the store knows it, and this process.
+    fn address(&self) -> (LockName, ProcessId);
+    /// Draws 63 or more random bits for a lease id. A copy of this process, in the same state, draws others. Returns
+    /// `None` if the operating system has no random numbers.
+    fn unique(&mut self) -> Option<u64>;
+    /// Returns random bits for jitter.
+    fn jitter(&mut self) -> u64;
+    /// Returns the current estimate of the server's clock.
+    fn server_now(&mut self) -> UtcTime;
+    /// Returns the number of this hold's guards that were granted at or before this moment and that their futures have
+    /// not taken yet.
+    fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
 }

@@ -33,41 +33,53 @@
 //! was sent.
 
 mod acquisition;
-mod backoff;
-mod cleanups;
+mod cleanup;
 mod command;
-mod context;
-mod depth;
 mod event;
 mod fairness;
-mod hand_off;
 mod hold;
-mod outstanding;
 mod queue;
-mod renewal;
-mod replies;
-mod state;
-mod turn_order;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cleanups::MAX_OPEN_UNDOS;
+pub(crate) use cleanup::MAX_OPEN_UNDOS;
 pub use command::{
     Command, Grant, GrantSource, HoldEnd, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome,
     RenewalOutcome, Unconfirmed,
 };
-pub use context::Env;
-pub use event::{Entry, Event, Failure, HoldId, Join, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
-pub use state::{Machine, MachineConfig};
+pub use event::{
+    Entry, Env, Event, Failure, HoldId, Join, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer,
+};
 
-use crate::time::Moment;
-use backoff::Backoff;
-use context::Ctx;
-use fairness::Fairness;
+use crate::{
+    backend::{Released, Reply},
+    ids::{FencingToken, LeaseNumber},
+    options::Terms,
+    time::{Moment, UtcTime},
+};
+use cleanup::{Cleanups, Outstanding, ReleaseReplies};
+use command::Ctx;
+use fairness::{Fairness, Others};
 use queue::Queue;
-use state::{LeaseCleanup, Watch};
+use std::time::Duration;
+use watch::Watch;
+
+/// The state of one lock name in this process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Machine {
+    config: MachineConfig,
+    queue: Queue,
+    acquisition: Option<Acquisition>,
+    hold: Option<Hold>,
+    cleanups: Cleanups,
+    lost_holds: Vec<LostHold>,
+    watch: Watch,
+    backoff: Backoff,
+    fairness: Fairness,
+    closed: bool,
+}
 
 impl Machine {
     /// Creates a machine that holds nothing and waits for nothing.
@@ -78,7 +90,7 @@ impl Machine {
             queue: Queue::default(),
             acquisition: None,
             hold: None,
-            cleanups: Vec::new(),
+            cleanups: Cleanups::default(),
             lost_holds: Vec::new(),
             watch: Watch::default(),
             backoff: Backoff::default(),
@@ -95,12 +107,15 @@ impl Machine {
         self.pass_time(s);
         match event {
             Event::Enter(entry) => self.enter(s, entry),
-            Event::Leave { waiter } => self.queue.remove(waiter),
+            Event::Leave { waiter } => {
+                self.queue.remove(waiter);
+            }
             Event::Acquired { lease, outcome } => self.on_acquired(s, lease, outcome),
             Event::Renewed { lease, sent, outcome } => self.on_renewed(s, lease, sent, outcome),
-            Event::Released { lease, depth_left, outcome } => self.on_released(s, lease, depth_left, outcome),
+            Event::Released { lease, depth_left: 0, outcome } => self.on_released(s, lease, outcome),
+            Event::Released { lease, outcome, .. } => self.on_lowered(s, lease, outcome),
             Event::Watched(answer) => self.on_watched(s, answer),
-            Event::Unwatched(answer) => self.on_unwatched(s, answer),
+            Event::Unwatched(answer) => self.watch.on_unwatched(s, answer),
             Event::Woken => self.on_woken(s),
             Event::MissedWakes => self.on_missed_wakes(s),
             Event::Suspicion => self.on_suspicion(s),
@@ -118,11 +133,17 @@ impl Machine {
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
-        let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
         // While subscribed, the machine is kept in any case.
         let is_idle = self.is_drained() && self.watch.is_off() && !self.closed;
         let forget = self.fairness.remembered_until().filter(|_| is_idle);
-        let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at(), forget];
+        let parts = [
+            self.queue.next_alarm(),
+            hold,
+            self.cleanups.wake_at(),
+            self.next_try(),
+            self.watch.wake_at(),
+            forget,
+        ];
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
 
@@ -150,27 +171,32 @@ impl Machine {
     /// Returns the holder in this process: owner, hold, number of guards, deadline.
     #[must_use]
     pub fn holder(&self) -> Option<(OwnerId, HoldId, u32, Moment)> {
-        let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
-        Some((hold.owner, hold.id, hold.guards, hold.deadline.min(hold.max_hold_at)))
+        let hold = self.current_hold()?;
+        Some((hold.owner, hold.id, hold.guards, hold.ends_at()))
     }
 
     /// Returns `true` if a renewal failed, or if no renewal has succeeded since an [`Event::Suspicion`]. The hold is
     /// still valid.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.hold.as_ref().is_some_and(|hold| !hold.ended && hold.renewal.is_suspect())
+        self.current_hold().is_some_and(|hold| hold.renewal.suspect)
+    }
+
+    /// Returns the hold, unless its last guard is released.
+    fn current_hold(&self) -> Option<&Hold> {
+        self.hold.as_ref().filter(|hold| !hold.ended)
     }
 
     /// Ends every hold, wait and cleanup whose time has passed.
     fn pass_time(&mut self, s: &mut Ctx<'_>) {
         self.fairness.pass_time(s.now);
         self.pass_time_for_hold(s);
-        self.pass_time_for_cleanups(s);
+        self.cleanups.pass_time(s);
         let asked_for = self.queue.front().map(|front| front.waiter);
         while let Some(overdue) = self.queue.pop_alarm(s.now) {
             let waiter = overdue.waiter;
             let refusal = self.refuse_overdue(s.now, overdue, asked_for == Some(waiter));
-            s.emit(Command::Refuse { waiter, refusal });
+            s.refuse(waiter, refusal);
         }
     }
 
@@ -178,9 +204,11 @@ impl Machine {
     fn advance(&mut self, s: &mut Ctx<'_>) {
         self.settle_depth(s);
         self.renew_if_due(s);
-        self.release_cleanups(s);
+        self.cleanups.release_due(s);
         self.try_if_due(s);
-        self.tend_watch(s);
+        if self.config.push {
+            self.watch.tend(s, self.queue.has_line(), self.closed);
+        }
         self.notice_local_wait(s);
     }
 
@@ -188,7 +216,7 @@ impl Machine {
         match self.admit(s.now, &entry) {
             Ok(Admission::Reentrant) => self.queue.push_reentrant(s.now, entry),
             Ok(Admission::Line) => self.queue.push_line(s.now, entry),
-            Err(refusal) => s.emit(Command::Refuse { waiter: entry.waiter, refusal }),
+            Err(refusal) => s.refuse(entry.waiter, refusal),
         }
     }
 
@@ -201,7 +229,7 @@ impl Machine {
         if self.lost_holds.iter().any(|lost_hold| lost_hold.owner == entry.owner) {
             return Err(Refusal::Lost);
         }
-        let hold = self.hold.as_ref().filter(|hold| !hold.ended);
+        let hold = self.current_hold();
         let joins = match entry.join {
             Some(join) => Some(hold.filter(|hold| hold.id == join.hold()).ok_or(Refusal::Lost)?),
             None => hold.filter(|hold| hold.owner == entry.owner),
@@ -215,23 +243,80 @@ impl Machine {
                 false => Err(Refusal::BelowFloor(hold.id.token)),
             };
         }
-        let is_taken = hold.is_some() || self.queue.has_line() || self.is_kept(now);
+        // Only its minimum hold may keep the lock taken.
+        let is_kept = self.hold.as_ref().is_some_and(|hold| hold.ended && now < hold.kept_until);
+        let is_kept = is_kept || self.cleanups.is_any_kept(now);
+        let is_taken = hold.is_some() || self.queue.has_line() || is_kept;
         if entry.wait_policy == WaitPolicy::NoWait && is_taken {
             return Err(Refusal::Busy);
         }
-        if entry.wait_policy == WaitPolicy::NoWait && self.has_enough_to_undo() {
+        if entry.wait_policy == WaitPolicy::NoWait && self.cleanups.are_too_many() {
             return Err(Refusal::TooManyUndos);
         }
         Ok(Admission::Line)
     }
 
+    fn on_watched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
+        self.watch.on_watched(s, answer);
+        if self.watch.is_on() {
+            // The release may have happened between the busy reply and the acknowledgement.
+            self.on_woken(s);
+        }
+    }
+
+    /// Handles the reply to the release of an abandoned lease, which may have freed the lock.
+    fn on_released(
+        &mut self,
+        s: &mut Ctx<'_>,
+        lease: LeaseNumber,
+        outcome: Result<Reply<Released>, Failure>,
+    ) {
+        if let Ok(Reply { outcome: Released::Released { listeners }, .. }) = outcome
+            && self.cleanups.contains(lease)
+        {
+            let subscribed = self.watch.is_on();
+            let others = match listeners {
+                // A store that cannot push knows of no waiter in another process.
+                _ if !self.config.push => Others::Poll,
+                Some(all) => Others::Subscribed(all.saturating_sub(subscribed.into())),
+                None => Others::Unknown,
+            };
+            self.fairness.freed(s, others, subscribed);
+        }
+        self.cleanups.on_released(s, lease, outcome);
+    }
+
     fn on_close(&mut self, s: &mut Ctx<'_>) {
         self.closed = true;
         for waiter in self.queue.drain() {
-            s.emit(Command::Refuse { waiter, refusal: Refusal::ShutDown });
+            s.refuse(waiter, Refusal::ShutDown);
         }
         self.lose(s, LostReason::ShutDown);
-        self.leave_kept(s.now);
+        self.cleanups.leave_kept(s.now);
+    }
+}
+
+/// The configuration shared by all machines of a factory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MachineConfig {
+    /// The maximum number of waiters for one name.
+    pub max_waiters: u32,
+    /// `true` if the backend pushes wake-ups.
+    pub push: bool,
+    /// The longest time between two attempts for a waiter whose subscription is not acknowledged.
+    pub unsubscribed_poll: Duration,
+    /// `true` if every attempt needs its own lease id, as a quorum requires.
+    pub lease_per_attempt: bool,
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self {
+            max_waiters: 10_000,
+            push: true,
+            unsubscribed_poll: Duration::from_secs(5),
+            lease_per_attempt: false,
+        }
     }
 }
 
@@ -240,4 +325,131 @@ enum Admission {
     Line,
     /// Re-enters a hold of its owner.
     Reentrant,
+}
+
+/// The attempts to acquire the lock for the front of the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Acquisition {
+    /// The lease id of the latest attempt.
+    lease: LeaseNumber,
+    attempt: Option<Attempt>,
+    next_try: Moment,
+    outstanding: Outstanding,
+    /// The waiter of the latest attempt.
+    asked_for: Option<WaiterId>,
+    /// The time of the latest busy reply; before the first one, the time at which the acquisition began.
+    answered_at: Moment,
+    /// Set once the store granted an attempt but no waiter could use the grant.
+    taken: bool,
+    /// The longest lease that the store may have granted to this id.
+    longest: Duration,
+    busies: u32,
+    lates: u32,
+}
+
+/// A request for the lock that is in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Attempt {
+    waiter: WaiterId,
+    sent: Moment,
+    terms: Terms,
+    not_after: UtcTime,
+    /// Set if a wake-up came after the attempt was sent: a busy reply may be older than the release.
+    woken: bool,
+    /// Set by a suspicion while the attempt was in flight: if it is granted, its hold is suspect.
+    suspect: bool,
+}
+
+/// The back-off between acquires of this name. It outlives the waiters: a stream of callers that give up must not
+/// become a stream of requests to a server that is down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Backoff {
+    failures: u32,
+    /// Consecutive split votes.
+    contended: u32,
+    /// The time before which no acquire is sent.
+    resume_at: Moment,
+}
+
+/// The hold that guards refer to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Hold {
+    id: HoldId,
+    owner: OwnerId,
+    /// The last token of the range that the acquire reserved for hand-offs.
+    last_token: FencingToken,
+    terms: Terms,
+    /// The end of the hold's validity; never decreases.
+    deadline: Moment,
+    guards: u32,
+    depth: Depth,
+    renewal: Renewal,
+    outstanding: Outstanding,
+    /// Set once the last guard is released; the lease is released in the store once nothing else is in flight.
+    ended: bool,
+    max_hold_at: Moment,
+    /// The time until which the lock stays taken, even after the last guard is released.
+    kept_until: Moment,
+    /// The time by which the first guard must have been taken.
+    claim_by: Moment,
+    local_wait: LocalWait,
+    /// Set if the last guard was dropped in this step.
+    dropped: bool,
+    /// The time at which the store granted the lease, perhaps to an earlier owner.
+    lease_granted_at: Moment,
+    /// Set once the lease was handed on within this process.
+    is_handed_on: bool,
+}
+
+/// Tracks how long waiters in this process have waited for this hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum LocalWait {
+    None,
+    Since(Moment),
+    Noticed,
+}
+
+/// A lost hold whose guards have not all been released.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct LostHold {
+    owner: OwnerId,
+    hold: HoldId,
+    guards: u32,
+}
+
+/// The re-entrancy depth of a hold.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Depth {
+    /// The depth that the store is known to keep; `None` after an operation whose outcome is unknown.
+    stored: Option<u32>,
+    change: Option<DepthChange>,
+    /// Releases that wait for a reply from the store.
+    replies: ReleaseReplies,
+    failures: u32,
+    lates: u32,
+    retry_at: Moment,
+}
+
+/// An operation in flight that changes the depth.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum DepthChange {
+    /// The re-entries of these waiters.
+    Raise {
+        to: u32,
+        waiters: Vec<WaiterId>,
+        sent: Moment,
+        terms: Terms,
+    },
+    Lower {
+        to: u32,
+    },
+}
+
+/// The renewals of a hold.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Renewal {
+    next_at: Moment,
+    in_flight: u32,
+    failures: u32,
+    suspect: bool,
 }

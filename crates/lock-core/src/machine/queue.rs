@@ -80,12 +80,8 @@ impl Queue {
         waiter
     }
 
-    pub(super) fn remove(&mut self, id: WaiterId) {
-        self.take(id);
-    }
-
     /// Removes a waiter, if it is still there.
-    pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = match self.line.remove(&id) {
             Some(waiter) => {
                 if waiter.entry.owned {
@@ -93,7 +89,7 @@ impl Queue {
                 }
                 waiter
             }
-            None => self.take_reentrant(id)?,
+            None => self.remove_reentrant(id)?,
         };
         if let Some((at, _)) = waiter.alarm(self.outage_since) {
             self.alarms.remove(&(at, id));
@@ -101,7 +97,7 @@ impl Queue {
         Some(waiter)
     }
 
-    fn take_reentrant(&mut self, id: WaiterId) -> Option<Waiter> {
+    fn remove_reentrant(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.reentrants.remove(&id);
         if self.reentrants.is_empty() {
             // Otherwise it would keep a leaf of 1 KB for as long as the lock is held.
@@ -173,14 +169,14 @@ impl Queue {
     /// Removes all waiters that want to re-enter.
     pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.reentrants.keys().copied().collect();
-        ids.iter().for_each(|id| self.remove(*id));
+        self.remove_all(&ids);
         ids
     }
 
     /// Removes all waiters in the line.
     pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.line.iter().map(|(id, _)| *id).collect();
-        ids.iter().for_each(|id| self.remove(*id));
+        self.remove_all(&ids);
         ids
     }
 
@@ -189,6 +185,12 @@ impl Queue {
         let mut ids = self.drain_line();
         ids.extend(self.drain_entrants());
         ids
+    }
+
+    fn remove_all(&mut self, ids: &[WaiterId]) {
+        for id in ids {
+            self.remove(*id);
+        }
     }
 
     pub(super) fn next_alarm(&self) -> Option<Moment> {
@@ -202,7 +204,7 @@ impl Queue {
             return None;
         }
         let reenters = self.reentrants.contains_key(&id);
-        let (_, cause) = self.take(id)?.alarm(self.outage_since)?;
+        let (_, cause) = self.remove(id)?.alarm(self.outage_since)?;
         Some(Overdue { waiter: id, cause, reenters })
     }
 

@@ -2,11 +2,8 @@
 //! has left.
 
 use super::{
-    backoff,
-    command::Command,
-    context::Ctx,
+    command::{Command, Ctx, SLOWEST_RETRY},
     event::WatchAnswer,
-    state::{Machine, Watch, WatchState},
 };
 use crate::time::Moment;
 use std::time::Duration;
@@ -17,6 +14,29 @@ const MAX_FAILURES: u32 = 10;
 
 /// The time for which a subscription is kept after the last waiter has left, in case it is needed again.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// The subscription to a name; at most one per process and name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Watch {
+    state: WatchState,
+    /// Set if an attempt has found the lock busy since the subscription was last off.
+    wanted: bool,
+    failures: u32,
+    linger_until: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+enum WatchState {
+    #[default]
+    Off,
+    Asking,
+    On,
+    /// Not off yet: the `Unwatch` would undo a new `Watch` that overtakes it.
+    Leaving,
+    /// Unknown. From this moment on, the subscription is requested again or, if nobody waits, ended. A forgotten
+    /// subscription would stay forever.
+    InDoubt(Moment),
+}
 
 impl Watch {
     pub(super) fn want(&mut self) {
@@ -31,9 +51,60 @@ impl Watch {
         self.state == WatchState::On
     }
 
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        match self.state {
+            WatchState::InDoubt(at) => Some(at),
+            WatchState::On => self.linger_until,
+            WatchState::Off | WatchState::Asking | WatchState::Leaving => None,
+        }
+    }
+
+    pub(super) fn on_watched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
+        match answer {
+            WatchAnswer::Acknowledged => {
+                self.state = WatchState::On;
+                self.failures = 0;
+            }
+            WatchAnswer::Failed => self.failed(s),
+        }
+    }
+
+    pub(super) fn on_unwatched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
+        match answer {
+            WatchAnswer::Failed if self.failures < MAX_FAILURES => self.failed(s),
+            WatchAnswer::Acknowledged | WatchAnswer::Failed => {
+                self.state = WatchState::Off;
+                self.failures = 0;
+            }
+        }
+    }
+
+    /// Subscribes or unsubscribes if it is time to. `waiting` states whether anybody waits for the lock, `closed`
+    /// whether the factory is shutting down.
+    pub(super) fn tend(&mut self, s: &mut Ctx<'_>, waiting: bool, closed: bool) {
+        if waiting {
+            self.linger_until = None;
+        }
+        match self.state {
+            WatchState::Off if waiting && self.wanted => self.ask(s),
+            WatchState::Off if !waiting => self.wanted = false,
+            WatchState::InDoubt(at) if waiting && at <= s.now => self.ask(s),
+            WatchState::InDoubt(at) if !waiting && (at <= s.now || closed) => self.leave(s),
+            WatchState::On if !waiting => {
+                let linger = if closed { Duration::ZERO } else { LINGER };
+                let until = self.linger_until.map_or(s.now + linger, |at| at.min(s.now + linger));
+                self.linger_until = Some(until);
+                if until <= s.now {
+                    self.leave(s);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn failed(&mut self, s: &mut Ctx<'_>) {
         self.failures += 1;
-        self.state = WatchState::InDoubt(s.now + backoff::back_off(s, self.failures, backoff::SLOWEST_RETRY));
+        self.state = WatchState::InDoubt(s.retry_at(self.failures, SLOWEST_RETRY));
     }
 
     fn ask(&mut self, s: &mut Ctx<'_>) {
@@ -46,63 +117,5 @@ impl Watch {
         self.wanted = false;
         self.linger_until = None;
         s.emit(Command::Unwatch);
-    }
-
-    pub(super) fn wake_at(&self) -> Option<Moment> {
-        match self.state {
-            WatchState::InDoubt(at) => Some(at),
-            WatchState::On => self.linger_until,
-            WatchState::Off | WatchState::Asking | WatchState::Leaving => None,
-        }
-    }
-}
-
-impl Machine {
-    pub(super) fn on_watched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
-        match answer {
-            WatchAnswer::Acknowledged => {
-                self.watch.state = WatchState::On;
-                self.watch.failures = 0;
-                // The release may have happened between the busy reply and the acknowledgement.
-                self.on_woken(s);
-            }
-            WatchAnswer::Failed => self.watch.failed(s),
-        }
-    }
-
-    pub(super) fn on_unwatched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
-        match answer {
-            WatchAnswer::Failed if self.watch.failures < MAX_FAILURES => self.watch.failed(s),
-            WatchAnswer::Acknowledged | WatchAnswer::Failed => {
-                self.watch.state = WatchState::Off;
-                self.watch.failures = 0;
-            }
-        }
-    }
-
-    pub(super) fn tend_watch(&mut self, s: &mut Ctx<'_>) {
-        if !self.config.push {
-            return;
-        }
-        let (waiting, closed) = (self.queue.has_line(), self.closed);
-        let watch = &mut self.watch;
-        if waiting {
-            watch.linger_until = None;
-        }
-        match watch.state {
-            WatchState::Off if waiting && watch.wanted => watch.ask(s),
-            WatchState::Off if !waiting => watch.wanted = false,
-            WatchState::InDoubt(at) if waiting && at <= s.now => watch.ask(s),
-            WatchState::InDoubt(at) if !waiting && (at <= s.now || closed) => watch.leave(s),
-            WatchState::On if !waiting => {
-                let linger = if closed { Duration::ZERO } else { LINGER };
-                let until = watch.linger_until.map_or(s.now + linger, |at| at.min(s.now + linger));
-                watch.linger_until = Some(until);
-                if until <= s.now {
-                    watch.leave(s);
-                }
-            }
-            _ => {}
-        }
     }
 }

@@ -8,26 +8,8 @@ use std::{
 };
 
 /// The files of the machine, from the bottom up: each imports only from files before it.
-const MACHINE: [&str; 18] = [
-    "event",
-    "command",
-    "context",
-    "outstanding",
-    "backoff",
-    "turn_order",
-    "fairness",
-    "replies",
-    "queue",
-    "state",
-    "watch",
-    "cleanups",
-    "acquisition",
-    "renewal",
-    "hold",
-    "hand_off",
-    "depth",
-    "mod",
-];
+const MACHINE: [&str; 9] =
+    ["event", "command", "fairness", "queue", "watch", "cleanup", "mod", "hold", "acquisition"];
 
 /// The files of the driver, from the bottom up.
 const DRIVER: [&str; 28] = [
