@@ -1,15 +1,11 @@
 //! Tests in the form of stories: a machine gets events at given times of a virtual clock and returns commands.
 
 mod acquisition;
-mod close;
-mod contended;
 mod depth;
+mod fairness;
 mod hand_off;
 mod hold;
-mod min_hold;
 mod release;
-mod turn_limits;
-mod turns;
 mod watch;
 
 use super::*;
