@@ -78,7 +78,7 @@ impl Acquisition {
 impl Machine {
     pub(super) fn next_try(&self) -> Option<Moment> {
         if self.hold.is_some()
-            || !self.queue.has_line()
+            || !self.queue.has_queued()
             || self.cleanups.is_releasing()
             || self.cleanups.are_too_many()
         {
@@ -144,7 +144,7 @@ impl Machine {
         let repeated = self.acquisition.as_ref().filter(|acquisition| acquisition.may_exist());
         let repeated = repeated.map(|acquisition| acquisition.lease);
         let Some(lease) = repeated.or_else(|| s.fresh_lease()) else {
-            return self.refuse_line(s, Refusal::NoRandom);
+            return self.refuse_queued(s, Refusal::NoRandom);
         };
         let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(lease, s.now));
         if repeated.is_none() {
@@ -158,8 +158,8 @@ impl Machine {
             Some(Attempt { waiter, sent: s.now, terms, not_after, woken: false, suspect: false });
     }
 
-    fn refuse_line(&mut self, s: &mut Ctx<'_>, refusal: Refusal) {
-        for waiter in self.queue.drain_line() {
+    fn refuse_queued(&mut self, s: &mut Ctx<'_>, refusal: Refusal) {
+        for waiter in self.queue.drain_queued() {
             s.refuse(waiter, refusal);
         }
     }
@@ -381,7 +381,7 @@ impl Machine {
             self.queue.outage_began(attempt.sent);
             self.refuse_impatient(s, attempt, Refusal::Failed(applied));
         } else {
-            for waiter in self.queue.drain_line() {
+            for waiter in self.queue.drain_queued() {
                 let applied = if waiter == attempt.waiter { applied } else { Applied::No };
                 s.refuse(waiter, Refusal::Failed(applied));
             }

@@ -182,7 +182,7 @@ impl Machine {
             return;
         };
         hold.guards -= 1;
-        let left = hold.guards + self.queue.entrant_count();
+        let left = hold.guards + self.queue.reentrant_count();
         match (ticket, left) {
             // Regardless of an operation in flight, no release waits for more than two timeouts.
             (Some(ticket), _) => {
@@ -219,7 +219,7 @@ impl Machine {
             if outcome != ReleaseOutcome::Released {
                 hold.depth.replies.answer(s, Ok(outcome));
             }
-            if hold.is_handed_on && self.queue.has_line() {
+            if hold.is_handed_on && self.queue.has_queued() {
                 self.fairness.chain_ended();
             }
         }
@@ -235,7 +235,7 @@ impl Machine {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
             hold.end(s, HoldEnd::Lost(reason), ReleaseOutcome::AlreadyExpired);
-            for waiter in self.queue.drain_entrants() {
+            for waiter in self.queue.drain_reentrants() {
                 s.refuse(waiter, Refusal::Lost);
             }
         }
@@ -262,13 +262,13 @@ impl Machine {
     pub(super) fn notice_local_wait(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended) else { return };
         hold.local_wait = match hold.local_wait {
-            LocalWait::Since(since) if self.queue.has_line() && s.now >= since + hold.terms.lease => {
+            LocalWait::Since(since) if self.queue.has_queued() && s.now >= since + hold.terms.lease => {
                 let waited = s.now.since(since);
                 s.emit(Command::Notice(Notice::SelfDeadlock { token: hold.id.token, waited }));
                 LocalWait::Noticed
             }
-            LocalWait::None if self.queue.has_line() => LocalWait::Since(s.now),
-            LocalWait::Since(_) if !self.queue.has_line() => LocalWait::None,
+            LocalWait::None if self.queue.has_queued() => LocalWait::Since(s.now),
+            LocalWait::Since(_) if !self.queue.has_queued() => LocalWait::None,
             as_before => as_before,
         };
     }
@@ -392,7 +392,7 @@ impl Machine {
     pub(super) fn tokens_to_reserve(&self, terms: &Terms) -> u32 {
         let is_off =
             terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed || !terms.min_hold.is_zero();
-        if is_off || self.queue.line_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
+        if is_off || self.queue.queued_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
     }
 
     /// Passes the lease to the front waiter, if there is one and the budget allows it. Returns `false` if the lease has
@@ -422,7 +422,7 @@ impl Machine {
         let HoldId { token, .. } = grant.hold;
         self.queue.remove(waiter);
         s.emit(Command::Grant { waiter, grant });
-        for waiter in self.queue.siblings_enter(grant.owner, token) {
+        for waiter in self.queue.reenter_siblings(grant.owner, token) {
             s.refuse(waiter, Refusal::BelowFloor(token));
         }
     }
@@ -437,7 +437,7 @@ impl Machine {
     /// none.
     pub(super) fn settle_depth(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
-        let reentrants = self.queue.entrant_count();
+        let reentrants = self.queue.reentrant_count();
         let wanted = hold.guards + reentrants;
         if wanted == 0 || hold.ended {
             return match self.hand_off(s) {
@@ -482,7 +482,7 @@ impl Machine {
                     s.emit(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
                 self.backend_answered();
-                return self.grant_entrants(s, waiters);
+                return self.grant_reentrants(s, waiters);
             }
             Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
             // The estimate of the server's clock was wrong; the reply contains the correct time, and the request is
@@ -508,7 +508,7 @@ impl Machine {
     }
 
     /// Grants re-entries. A waiter that has left is not counted; the next operation lowers the depth again.
-    fn grant_entrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
+    fn grant_reentrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
         let Some(hold) = &mut self.hold else { return };
         for waiter in waiters {
             if self.queue.remove(waiter).is_some() {

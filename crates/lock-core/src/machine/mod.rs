@@ -207,7 +207,7 @@ impl Machine {
         self.cleanups.release_due(s);
         self.try_if_due(s);
         if self.config.push {
-            self.watch.tend(s, self.queue.has_line(), self.closed);
+            self.watch.tend(s, self.queue.has_queued(), self.closed);
         }
         self.notice_local_wait(s);
     }
@@ -215,7 +215,7 @@ impl Machine {
     fn enter(&mut self, s: &mut Ctx<'_>, entry: Entry) {
         match self.admit(s.now, &entry) {
             Ok(Admission::Reentrant) => self.queue.push_reentrant(s.now, entry),
-            Ok(Admission::Line) => self.queue.push_line(s.now, entry),
+            Ok(Admission::Queued) => self.queue.push_queued(s.now, entry),
             Err(refusal) => s.refuse(entry.waiter, refusal),
         }
     }
@@ -246,14 +246,14 @@ impl Machine {
         // Only its minimum hold may keep the lock taken.
         let is_kept = self.hold.as_ref().is_some_and(|hold| hold.ended && now < hold.kept_until);
         let is_kept = is_kept || self.cleanups.is_any_kept(now);
-        let is_taken = hold.is_some() || self.queue.has_line() || is_kept;
+        let is_taken = hold.is_some() || self.queue.has_queued() || is_kept;
         if entry.wait_policy == WaitPolicy::NoWait && is_taken {
             return Err(Refusal::Busy);
         }
         if entry.wait_policy == WaitPolicy::NoWait && self.cleanups.are_too_many() {
             return Err(Refusal::TooManyUndos);
         }
-        Ok(Admission::Line)
+        Ok(Admission::Queued)
     }
 
     fn on_watched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
@@ -321,8 +321,8 @@ impl Default for MachineConfig {
 }
 
 enum Admission {
-    /// Waits for the lock.
-    Line,
+    /// Waits in the queue for the lock.
+    Queued,
     /// Re-enters a hold of its owner.
     Reentrant,
 }

@@ -12,12 +12,12 @@ use std::{
 /// named owner is kept without an allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
-    line: FifoMap<WaiterId, Waiter>,
+    queued: FifoMap<WaiterId, Waiter>,
     /// The waiters that re-enter a hold. Few locks ever have any, so a tree, which is smaller while it is empty.
     reentrants: BTreeMap<WaiterId, Waiter>,
     /// Waits of equal length end in the order in which they began, so these keys increase as well.
     alarms: FifoMap<(Moment, WaiterId), ()>,
-    /// Waiters in the line with a named owner, by owner; only they can have siblings.
+    /// Queued waiters with a named owner, by owner; only they can have siblings.
     owned: BTreeSet<(OwnerId, WaiterId)>,
     outage_since: Option<Moment>,
 }
@@ -57,13 +57,13 @@ impl Waiter {
 }
 
 impl Queue {
-    pub(super) fn push_line(&mut self, now: Moment, entry: Entry) {
+    pub(super) fn push_queued(&mut self, now: Moment, entry: Entry) {
         let id = entry.waiter;
         if entry.owned {
             self.owned.insert((entry.owner, id));
         }
         let waiter = self.alarmed(now, entry);
-        self.line.insert(id, waiter);
+        self.queued.insert(id, waiter);
     }
 
     pub(super) fn push_reentrant(&mut self, now: Moment, entry: Entry) {
@@ -82,7 +82,7 @@ impl Queue {
 
     /// Removes a waiter, if it is still there.
     pub(super) fn remove(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = match self.line.remove(&id) {
+        let waiter = match self.queued.remove(&id) {
             Some(waiter) => {
                 if waiter.entry.owned {
                     self.owned.remove(&(waiter.entry.owner, id));
@@ -107,12 +107,12 @@ impl Queue {
     }
 
     pub(super) fn front(&self) -> Option<&Entry> {
-        self.line.front().map(|(_, waiter)| &waiter.entry)
+        self.queued.front().map(|(_, waiter)| &waiter.entry)
     }
 
     /// Returns the time since when the front waiter has been waiting, and its lease, if its wait has no limit.
     pub(super) fn waits_without_limit(&self) -> Option<(Moment, Duration)> {
-        let (_, waiter) = self.line.front()?;
+        let (_, waiter) = self.queued.front()?;
         let is_unlimited = waiter.entry.wait_policy == WaitPolicy::Unbounded;
         is_unlimited.then_some((waiter.entered, waiter.entry.terms.lease))
     }
@@ -121,7 +121,7 @@ impl Queue {
         self.reentrants.values().map(|waiter| &waiter.entry)
     }
 
-    pub(super) fn entrant_count(&self) -> u32 {
+    pub(super) fn reentrant_count(&self) -> u32 {
         u32::try_from(self.reentrants.len()).unwrap_or(u32::MAX)
     }
 
@@ -129,12 +129,12 @@ impl Queue {
         !self.reentrants.is_empty()
     }
 
-    pub(super) fn has_line(&self) -> bool {
-        !self.line.is_empty()
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
     }
 
-    pub(super) fn line_len(&self) -> usize {
-        self.line.len()
+    pub(super) fn queued_len(&self) -> usize {
+        self.queued.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -142,24 +142,24 @@ impl Queue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.line.len() + self.reentrants.len()
+        self.queued.len() + self.reentrants.len()
     }
 
     /// Moves the waiters of an owner that was just granted to the re-entries: they would otherwise wait for
     /// themselves. Removes and returns those whose floor is not exceeded by the token.
-    pub(super) fn siblings_enter(&mut self, owner: OwnerId, token: FencingToken) -> Vec<WaiterId> {
+    pub(super) fn reenter_siblings(&mut self, owner: OwnerId, token: FencingToken) -> Vec<WaiterId> {
         let of_owner = (owner, WaiterId(0))..=(owner, WaiterId(u64::MAX));
         let siblings: Vec<_> = self.owned.range(of_owner).map(|(_, waiter)| *waiter).collect();
         let mut below_floor = Vec::new();
         for sibling in siblings {
-            let allowed = self.line.get(&sibling).is_some_and(|waiter| waiter.entry.terms.allow(token));
+            let allowed = self.queued.get(&sibling).is_some_and(|waiter| waiter.entry.terms.allow(token));
             if !allowed {
                 self.remove(sibling);
                 below_floor.push(sibling);
                 continue;
             }
             self.owned.remove(&(owner, sibling));
-            if let Some(waiter) = self.line.remove(&sibling) {
+            if let Some(waiter) = self.queued.remove(&sibling) {
                 self.reentrants.insert(sibling, waiter);
             }
         }
@@ -167,23 +167,23 @@ impl Queue {
     }
 
     /// Removes all waiters that want to re-enter.
-    pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
+    pub(super) fn drain_reentrants(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.reentrants.keys().copied().collect();
         self.remove_all(&ids);
         ids
     }
 
-    /// Removes all waiters in the line.
-    pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
-        let ids: Vec<_> = self.line.iter().map(|(id, _)| *id).collect();
+    /// Removes all waiters, except those that want to re-enter.
+    pub(super) fn drain_queued(&mut self) -> Vec<WaiterId> {
+        let ids: Vec<_> = self.queued.iter().map(|(id, _)| *id).collect();
         self.remove_all(&ids);
         ids
     }
 
     /// Removes all waiters.
     pub(super) fn drain(&mut self) -> Vec<WaiterId> {
-        let mut ids = self.drain_line();
-        ids.extend(self.drain_entrants());
+        let mut ids = self.drain_queued();
+        ids.extend(self.drain_reentrants());
         ids
     }
 
@@ -228,7 +228,7 @@ impl Queue {
 
     fn set_outage(&mut self, since: Option<Moment>) {
         self.outage_since = since;
-        let waiters = self.line.iter().chain(self.reentrants.iter());
+        let waiters = self.queued.iter().chain(self.reentrants.iter());
         self.alarms = waiters.filter_map(|(id, w)| w.alarm(since).map(|(at, _)| ((at, *id), ()))).collect();
     }
 }
