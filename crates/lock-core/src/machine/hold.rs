@@ -224,8 +224,9 @@ impl Machine {
             }
         }
         if let Some(hold) = self.hold.take_if(|hold| hold.depth.change.is_none()) {
-            let cleanup = LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(hold.kept_until);
-            self.cleanups.retire(s, cleanup.in_time(hold.deadline, hold.depth.replies));
+            let cleanup = LeaseCleanup::new(hold.id.lease, hold.outstanding);
+            let cleanup = cleanup.in_time(hold.deadline, hold.depth.replies);
+            self.retire(s, cleanup, hold.kept_until);
         }
     }
 
@@ -252,9 +253,17 @@ impl Machine {
         if reason != LostReason::Gone || hold.outstanding.not_after.is_some() {
             // The work under a hold that was never claimed has not begun.
             let kept_until = if reason == LostReason::Unclaimed { Moment::START } else { hold.kept_until };
-            self.cleanups
-                .retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(kept_until));
+            self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding), kept_until);
         }
+    }
+
+    /// Releases the lease of an ended hold, but not before its minimum is over. No request is sent until then, so that
+    /// an outage of which the hold heard does not count against those who wait.
+    fn retire(&mut self, s: &mut Ctx<'_>, cleanup: LeaseCleanup, kept_until: Moment) {
+        if s.now < kept_until {
+            self.queue.outage_over();
+        }
+        self.cleanups.retire(s, cleanup.not_before(kept_until));
     }
 
     /// Reports a waiter that has waited longer than a lease for a hold in its own process: it may be waiting for

@@ -11,6 +11,8 @@ const SEEDS: Seeds<'_> = Seeds {
         7_595_975_020_226_559_063,
         // The oracle expected a minimum beyond the end of a fixed lease, of which the process heard late.
         7_906_146_710_550_912_025,
+        // A re-entry failed before the last release. The minimum of the hold then counted as an outage.
+        17_681_948_321_236_340_782,
     ],
     fresh: 900,
 };

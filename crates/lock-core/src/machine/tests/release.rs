@@ -282,6 +282,28 @@ fn unclaimed_hold_is_released_immediately() {
     assert_eq!(story.releases(0), lease);
 }
 
+/// A re-entry failed just before the last release. No request is sent until the minimum is over, so the store may have
+/// recovered long before.
+#[test]
+fn minimum_of_an_ended_hold_is_no_outage() {
+    for answered_first in [true, false] {
+        let (mut story, lease, hold) = with_a_kept_hold();
+        story.at(1.0).enters_as(B, A);
+        story.tries_to_keep(2);
+        if answered_first {
+            story.acquire_unknown(lease).tell(Event::Leave { waiter: B }).tell(Event::Drop { hold });
+        } else {
+            story.tell(Event::Leave { waiter: B }).tell(Event::Drop { hold }).acquire_unknown(lease);
+        }
+        story.says(Command::Ended { hold, how: HoldEnd::Released });
+        let hasty = crate::options::LockOptions::new().outage_budget(Duration::from_secs(3)).terms().unwrap();
+        story.enters_with(C, |entry| entry.terms = hasty);
+        assert_eq!(story.at(10.0).releases(0), lease);
+        story.released(lease, 0, Released::Released { listeners: None });
+        story.tries();
+    }
+}
+
 #[test]
 fn try_is_refused_while_an_ended_hold_waits_for_a_reply() {
     let (mut story, lease, hold) = with_a_kept_hold();
