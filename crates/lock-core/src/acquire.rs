@@ -143,7 +143,7 @@ impl AcquireFuture {
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         if self.pending.is_none() {
             let entered = match self.check() {
-                Ok(()) => self.handle.clone().enter(self.params()),
+                Ok(()) => PendingAcquire::enter(&self.handle.clone(), self.params()),
                 Err(error) => Err(error),
             };
             match entered {

@@ -59,8 +59,10 @@ pub enum LockErrorKind {
     /// This process is a fork of the one that made the factory. The locks, the connections and the background tasks of
     /// the factory are those of the other process. Make a factory after the fork.
     Forked,
-    /// There is no tokio runtime, or it has no timer, or no IO for a store with connections. (The latter are detected
-    /// by catching a panic, so the panic message is printed; under `panic = "abort"` the process aborts.)
+    /// There is no runtime for background work: the keeper's thread cannot be started, the given
+    /// [`Worker`](crate::Worker)'s runtime has ended or has no timer, or a factory with its own clock is used outside of
+    /// a runtime. (A missing timer is detected by catching a panic, so the panic message is printed; under
+    /// `panic = "abort"` the process aborts.)
     NoRuntime,
     /// A blocking call was made from a tokio task. It would block a thread that other tasks need.
     AsyncContext,
@@ -106,9 +108,7 @@ impl LockErrorKind {
             Self::Forked => {
                 "the lock factory belongs to the process that this one was forked from: make a factory after the fork"
             }
-            Self::NoRuntime => {
-                "no tokio runtime with a timer is available: acquire the lock inside one, or give the factory a `Worker`"
-            }
+            Self::NoRuntime => "no runtime is available for background work",
             Self::AsyncContext => {
                 "a blocking call was made in an async context: await `acquire` or `release`, or make the call in \
                  `spawn_blocking`"

@@ -3,7 +3,7 @@
 use crate::{
     backend::Store,
     clock::{BootClock, Clock},
-    driver::{self, Parts},
+    driver::{self, Parts, Place},
     error::LockError,
     factory::LockFactory,
     ids::{ProcessId, Random},
@@ -58,27 +58,19 @@ impl LockFactory {
             None => b.limits,
         };
         let process = b.process.unwrap_or_else(ProcessId::random);
-        let has_backstop = b.clock.is_none();
+        let place = match b.worker.or_else(|| b.store.worker.clone()) {
+            Some(worker) => Place::Worker(worker),
+            // Both are deterministic only in the runtime of the test.
+            None if b.clock.is_some() || b.random.is_given() => Place::InUse,
+            None => Place::Keeper,
+        };
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
         let observers = Observers::new(b.observers, capabilities.name, clock.clone());
         let store = b.store;
         let card = store.directory.as_ref().and_then(|_| b.card.card(clock.wall()));
         let (options, random) = (b.options, b.random);
-        let worker = b.worker.or_else(|| store.worker.clone());
-        let parts = Parts {
-            process,
-            store,
-            clock,
-            options,
-            limits,
-            prefix,
-            observers,
-            config,
-            random,
-            has_backstop,
-            worker,
-            card,
-        };
+        let parts =
+            Parts { process, store, clock, options, limits, prefix, observers, config, random, place, card };
         Self::from_handle(driver::start(parts))
     }
 }

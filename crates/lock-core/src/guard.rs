@@ -1,7 +1,7 @@
 //! The guard of a held lock.
 
 use crate::{
-    driver::{Handle, HoldState, LockEntry},
+    driver::{Handle, HoldState, LockEntry, PendingRelease, guard_dropped},
     error::LockError,
     hold::Hold,
     ids::FencingToken,
@@ -218,7 +218,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(entry) = self.entry.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
         self.handle.check_process().map_err(|forked| forked.of(self.hold.name()))?;
-        let answer = self.handle.release(&entry, self.hold.id()).await;
+        let answer = PendingRelease::start(&self.handle, &entry, self.hold.id()).await;
         answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
     }
 
@@ -226,7 +226,7 @@ impl LockGuard {
     #[doc(hidden)]
     pub fn start_release(mut self) {
         if let Some(entry) = self.entry.take().filter(|_| !self.handle.is_forked()) {
-            drop(self.handle.release(&entry, self.hold.id()));
+            drop(PendingRelease::start(&self.handle, &entry, self.hold.id()));
         }
     }
 }
@@ -234,7 +234,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            self.handle.guard_dropped(&entry, self.hold.id());
+            guard_dropped(&self.handle, &entry, self.hold.id());
         }
     }
 }

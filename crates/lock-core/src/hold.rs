@@ -106,7 +106,6 @@ impl Hold {
     /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.state.ensure_watchdog();
         self.state.ended().is_none()
     }
 

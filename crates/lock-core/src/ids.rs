@@ -216,6 +216,11 @@ impl Random {
         }
     }
 
+    /// Returns `true` if the numbers come from a seed.
+    pub(crate) fn is_given(&self) -> bool {
+        !matches!(self, Self::System)
+    }
+
     /// Draws a number that spreads times. Without random numbers, nothing is spread.
     pub(crate) fn jitter(&self) -> u64 {
         self.unique().unwrap_or_default()

@@ -67,10 +67,6 @@ impl Lock {
         self.spec.given_owner(self.handle.process)
     }
 
-    pub(crate) fn operation_timeout(&self) -> Duration {
-        self.spec.terms.operation_timeout
-    }
-
     pub(crate) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }

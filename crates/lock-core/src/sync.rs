@@ -10,7 +10,7 @@ pub(crate) use std::{
 };
 pub(crate) use tokio::{
     runtime::{Handle, Id},
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Sleep, sleep, timeout},
 };
 
 use rank::{Rank, Ranked};
@@ -134,10 +134,8 @@ pub(crate) mod rank {
         Shard,
         /// The state of a lock name: its machine, and the slots of waiting futures.
         Entry,
-        /// The wake-up times of the entries.
-        Schedule,
-        /// The timeouts of operations in progress.
-        Deadlines,
+        /// The agenda of a factory.
+        Agenda,
         /// The events that are deferred in an entry without locking its state.
         DeferredEvents,
         /// The wakers of tasks that wait for a hold to end.
@@ -146,20 +144,10 @@ pub(crate) mod rank {
         Submitted,
         /// The warnings of a factory that one line of its log sums up.
         Digest,
-        /// The runtimes that have a worker.
-        RuntimesWithWorker,
-        /// The runtimes that have ended.
-        RuntimesEnded,
-        /// The work that is queued for the workers.
-        Work,
-        /// The workers to notify of work.
-        Workers,
-        /// The alarms of a factory.
-        Alarms,
-        /// The timer of a timekeeper.
-        Alarm,
-        /// The alarms that the backstop thread watches.
-        Backstop,
+        /// The place of a factory's background work.
+        Home,
+        /// The keeper of the process.
+        Keeper,
         /// The card of a process, with its notes.
         Card,
         /// The latest health check of the store.
@@ -260,20 +248,20 @@ mod tests {
 
     #[test]
     fn mutexes_are_locked_in_order() {
-        let (entry, schedule) = (Mutex::<rank::Entry, _>::new(1), Mutex::<rank::Schedule, _>::new(2));
+        let (entry, agenda) = (Mutex::<rank::Entry, _>::new(1), Mutex::<rank::Agenda, _>::new(2));
         for _ in 0..2 {
-            let (entry, schedule) = (lock(&entry), lock(&schedule));
-            assert_eq!((*entry, *schedule), (1, 2));
+            let (entry, agenda) = (lock(&entry), lock(&agenda));
+            assert_eq!((*entry, *agenda), (1, 2));
         }
-        assert_eq!(*lock(&schedule), 2);
+        assert_eq!(*lock(&agenda), 2);
         assert_eq!(*lock(&entry), 1, "no other mutex is held any more");
         assert_unlocked("a waker");
     }
 
     #[test]
     fn guards_are_dropped_in_any_order() {
-        let (entry, schedule) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Schedule, _>::new(()));
-        let (first, second) = (lock(&entry), lock(&schedule));
+        let (entry, agenda) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Agenda, _>::new(()));
+        let (first, second) = (lock(&entry), lock(&agenda));
         drop(first);
         drop(second);
         drop(lock(&entry));
@@ -283,11 +271,11 @@ mod tests {
     #[test]
     #[cfg_attr(
         debug_assertions,
-        should_panic(expected = "the mutex `Entry` is locked under the mutex `Schedule`")
+        should_panic(expected = "the mutex `Entry` is locked under the mutex `Agenda`")
     )]
     fn wrong_order_panics_in_debug_builds() {
-        let (entry, schedule) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Schedule, _>::new(()));
-        let _schedule = lock(&schedule);
+        let (entry, agenda) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Agenda, _>::new(()));
+        let _agenda = lock(&agenda);
         let _entry = lock(&entry);
     }
 
@@ -304,13 +292,13 @@ mod tests {
 
     #[test]
     fn panic_unlocks_the_mutexes_of_its_thread() {
-        let (entry, schedule) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Schedule, _>::new(()));
+        let (entry, agenda) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Agenda, _>::new(()));
         let wrong = catch_unwind(|| {
-            let _schedule = lock(&schedule);
+            let _agenda = lock(&agenda);
             drop(lock(&entry));
         });
         assert_eq!(wrong.is_err(), cfg!(debug_assertions));
         assert_unlocked("a waker");
-        drop((lock(&entry), lock(&schedule)));
+        drop((lock(&entry), lock(&agenda)));
     }
 }

@@ -2,36 +2,35 @@
 
 use crate::{
     error::{LockError, LockErrorKind},
-    sync::Handle,
+    sync::{Handle, Mutex, lock, rank},
 };
 use std::{
     convert::Infallible,
     fmt,
     future::Future,
     io,
-    sync::{Arc, mpsc},
+    sync::{Arc, Weak, mpsc},
     thread,
 };
 use tokio::{runtime::Builder, sync::oneshot};
 
-/// A runtime for the background work of factories and stores: their watchdogs, timers and connections.
+/// A runtime for the background work of factories and stores: renewals, timeouts, the releases of dropped guards, and
+/// connections.
 ///
-/// Without one, a factory renews its leases in the runtimes in which it is used, and a connection lives in
-/// the runtime that opened it. An application whose tasks compute for a long time without an `.await` then delays
-/// renewals, and loses its locks if it delays them past the end of a lease. With a worker, renewals and
-/// connections do not depend on the application's tasks. It also lets threads without a runtime [acquire
-/// locks](crate::Lock::acquire_blocking).
+/// Few applications need one. By default, factories and stores work in a thread that all of them share, `lock-keeper`,
+/// which the first acquire starts; only connections are opened in the runtime that connects. With a worker of its own,
+/// a factory does not share that thread, for example because an observer or a store may block it. A store with a worker
+/// opens its connections there, so that no task of the application delays them; that costs one thread switch per request.
 ///
-/// Pass it to the store's builder. A factory uses its store's worker, unless
-/// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The cost is one thread
-/// switch for each request to the store.
+/// Pass it to the store's builder, or to [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker). A factory
+/// without a worker uses that of its store.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use lock_core::{LockFactory, MemoryBackend, Worker};
 ///
 /// let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
-/// let guard = locks.named("report")?.acquire_blocking()?; // in a thread without a runtime
+/// let guard = locks.named("report")?.acquire_blocking()?;
 /// guard.release_blocking()?;
 /// # Ok(()) }
 /// ```
@@ -45,17 +44,50 @@ pub struct Worker {
     _running: Option<Arc<oneshot::Sender<Infallible>>>,
 }
 
+/// The keeper of this process, while a factory or a store needs it.
+static KEEPER: Mutex<rank::Keeper, Option<Kept>> = Mutex::new(None);
+
+struct Kept {
+    process: u32,
+    handle: Handle,
+    running: Weak<oneshot::Sender<Infallible>>,
+}
+
 impl Worker {
     /// Starts a thread named `lock-worker` with its own runtime.
     ///
     /// # Errors
     /// The operating system's error if the thread or the runtime cannot be created.
     pub fn thread() -> io::Result<Self> {
+        Self::start("lock-worker")
+    }
+
+    /// Returns the keeper: the worker that all factories and stores of this process share. Starts it unless it is running.
+    ///
+    /// # Errors
+    /// The operating system's error if the thread or the runtime cannot be created.
+    #[doc(hidden)]
+    pub fn keeper() -> io::Result<Self> {
+        let mut kept = lock(&KEEPER);
+        let process = std::process::id();
+        // A forked child has this record, but not the thread.
+        if let Some(Kept { handle, running, .. }) = kept.as_ref().filter(|kept| kept.process == process)
+            && let Some(running) = running.upgrade()
+        {
+            return Ok(Self { handle: handle.clone(), _running: Some(running) });
+        }
+        let worker = Self::start("lock-keeper")?;
+        let running = worker._running.as_ref().map(Arc::downgrade).unwrap_or_default();
+        *kept = Some(Kept { process, handle: worker.handle.clone(), running });
+        Ok(worker)
+    }
+
+    fn start(name: &str) -> io::Result<Self> {
         let (running, stopped) = oneshot::channel::<Infallible>();
         let (report, started) = mpsc::sync_channel(1);
         // The thread builds its runtime. A runtime built here would be dropped here if the thread could not be started,
         // and dropping a runtime in a task panics.
-        thread::Builder::new().name("lock-worker".to_owned()).spawn(move || {
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
             let (handle, runtime) = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => (Ok(runtime.handle().clone()), Some(runtime)),
                 Err(error) => (Err(error), None),

@@ -10,7 +10,7 @@ pub use runtime::Runtime;
 pub(crate) use runtime::{Handle, Id, enter};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 pub use time::{ExploredClock, advance, elapsed, next_timer, restart_time};
-pub(crate) use time::{Instant, Sleep, sleep, timeout};
+pub(crate) use time::{Sleep, sleep, timeout};
 
 /// The same in every run, so that schedules can be repeated.
 pub(crate) type Hashing = BuildHasherDefault<DefaultHasher>;

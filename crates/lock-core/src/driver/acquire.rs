@@ -1,10 +1,11 @@
 //! An acquire that waits for its result.
 
 use super::{
-    entry::LockEntry,
+    entry::{AcquireResult, LockEntry, WaiterSlot},
+    keeper::ensure_runs,
+    release::guard_dropped,
     request::IoPolicy,
     shared::Shared,
-    slot::{AcquireResult, WaiterSlot},
 };
 use crate::{
     error::{LockError, LockErrorKind},
@@ -47,66 +48,44 @@ pub(crate) struct AcquireParams {
     pub(crate) join: Option<Join>,
 }
 
-impl Shared {
+impl PendingAcquire {
     /// Enters the queue for the name.
-    pub(crate) fn enter(self: &Arc<Self>, params: AcquireParams) -> Result<PendingAcquire, LockError> {
+    pub(crate) fn enter(shared: &Arc<Shared>, params: AcquireParams) -> Result<Self, LockError> {
         let shut_down = || LockError::new(LockErrorKind::ShutDown).of(&params.name);
-        self.check_process().map_err(|forked| forked.of(&params.name))?;
-        if self.is_closed() {
+        shared.check_process().map_err(|forked| forked.of(&params.name))?;
+        if shared.is_closed() {
             return Err(shut_down());
         }
-        self.ensure_worker()?;
-        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
-        if waiting >= self.limits.waiters {
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
-            let most = self.limits.waiters;
+        ensure_runs(shared)?;
+        let waiting = shared.waiting.fetch_add(1, Ordering::AcqRel);
+        if waiting >= shared.limits.waiters {
+            shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            let most = shared.limits.waiters;
             let detail = format!("this factory already has {most} waiters");
             return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&params.name).detail(detail));
         }
         let entered = params.entered;
-        self.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
+        shared.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
         // From here on, a shutdown waits for this acquire. If the shutdown is already over, the store must not be used
         // again.
-        let _active = self.activity.guard();
-        if self.is_closed() {
-            self.wait_ended(&params.name, Duration::ZERO, AcquireOutcome::Error);
+        let _active = shared.activity.guard();
+        if shared.is_closed() {
+            wait_ended(shared, &params.name, Duration::ZERO, AcquireOutcome::Error);
             return Err(shut_down());
         }
-        let (entry, waiter) = self.take_slot(&params.name);
-        let pending =
-            PendingAcquire { shared: self.clone(), entry: entry.clone(), waiter, entered, done: false };
+        let (entry, waiter) = take_slot(shared, &params.name);
+        let pending = Self { shared: shared.clone(), entry: entry.clone(), waiter, entered, done: false };
         let AcquireParams { owner, owned, terms, wait_policy, join, .. } = params;
         let wish = Entry { waiter, owner: owner.id(), owned, terms, wait_policy, join };
-        self.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
-        if self.is_closed() {
+        shared.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
+        if shared.is_closed() {
             // The shutdown may have iterated over the entries before this one was added.
-            self.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
-            self.ensure_worker()?;
+            shared.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
+            ensure_runs(shared)?;
         }
         Ok(pending)
     }
 
-    fn take_slot(&self, name: &LockName) -> (Arc<LockEntry>, WaiterId) {
-        loop {
-            let entry = self.entry(name);
-            let mut state = lock(&entry.state);
-            if state.removed {
-                continue;
-            }
-            let waiter = WaiterId(state.fresh_id());
-            state.waiters.insert(waiter, WaiterSlot::Waiting(None));
-            drop(state);
-            return (entry, waiter);
-        }
-    }
-
-    fn wait_ended(&self, name: &LockName, waited: Duration, outcome: AcquireOutcome) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-        self.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
-    }
-}
-
-impl PendingAcquire {
     pub(crate) fn entry(&self) -> &Arc<LockEntry> {
         &self.entry
     }
@@ -114,8 +93,8 @@ impl PendingAcquire {
     pub(crate) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         match self.take_result(cx) {
             Some((result, at)) => Poll::Ready(Ok(self.finished(result, at))),
-            // The worker's runtime may be gone, and nothing else would notice.
-            None => match self.shared.ensure_worker() {
+            // The runtime of the keeper's task may have ended, and nothing else would notice.
+            None => match ensure_runs(&self.shared) {
                 Ok(()) => Poll::Pending,
                 Err(nobody) => Poll::Ready(Err(nobody.of(&self.entry.name))),
             },
@@ -153,7 +132,7 @@ impl PendingAcquire {
     }
 
     fn leave(&self, outcome: AcquireOutcome, at: Moment) {
-        self.shared.wait_ended(&self.entry.name, at.since(self.entered), outcome);
+        wait_ended(&self.shared, &self.entry.name, at.since(self.entered), outcome);
         self.shared.table.remove_if_idle(&self.entry);
     }
 }
@@ -167,7 +146,7 @@ impl Drop for PendingAcquire {
         match slot {
             // Granted, but the result will not be taken: released like a dropped guard.
             Some(WaiterSlot::Ready(AcquireResult::Granted(hold), _)) => {
-                self.shared.guard_dropped(&self.entry, hold.id());
+                guard_dropped(&self.shared, &self.entry, hold.id());
             }
             Some(WaiterSlot::Waiting(_)) => {
                 let left = Event::Leave { waiter: self.waiter };
@@ -177,4 +156,23 @@ impl Drop for PendingAcquire {
         }
         self.leave(AcquireOutcome::Cancelled, self.shared.clock.now());
     }
+}
+
+fn take_slot(shared: &Shared, name: &LockName) -> (Arc<LockEntry>, WaiterId) {
+    loop {
+        let entry = shared.entry(name);
+        let mut state = lock(&entry.state);
+        if state.removed {
+            continue;
+        }
+        let waiter = WaiterId(state.fresh_id());
+        state.waiters.insert(waiter, WaiterSlot::Waiting(None));
+        drop(state);
+        return (entry, waiter);
+    }
+}
+
+fn wait_ended(shared: &Shared, name: &LockName, waited: Duration, outcome: AcquireOutcome) {
+    shared.waiting.fetch_sub(1, Ordering::AcqRel);
+    shared.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
 }

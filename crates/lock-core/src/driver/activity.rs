@@ -1,7 +1,9 @@
 //! Counters of ongoing work, so that a shutdown does not have to scan every name repeatedly.
 
-use super::waker_set::contained;
-use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use crate::{
+    sync::atomic::{AtomicBool, AtomicIsize, Ordering},
+    wake::contained,
+};
 use std::sync::Arc;
 use tokio::sync::{Notify, futures::Notified};
 

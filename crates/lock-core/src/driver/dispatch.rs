@@ -1,24 +1,22 @@
-//! Passes an event to an entry's machine and executes the resulting commands.
+//! Passes an event to an entry's machine, executes the resulting commands, and tells the observers.
 
 use super::{
-    entry::{DeferredEvent, EntryState, LockEntry, Times},
+    entry::{AcquireResult, DeferredEvent, EntryState, LockEntry, Times, WaiterSlot},
     hold_state::HoldState,
-    notification::Notification,
     request::{IoPolicy, Request},
     shared::Shared,
-    slot::{AcquireResult, WaiterSlot},
-    waker_set::wake,
 };
 use crate::{
-    backend::Operation,
+    backend::{BackendError, MissedWakes, Operation, WakeListener},
     fifo_map::FifoMap,
-    ids::ProcessId,
-    machine::{Command, Env, Event, Grant, HoldId, WaiterId},
+    ids::{FencingToken, LeaseId, ProcessId},
+    machine::{Command, Env, Event, Grant, GrantSource, HoldEnd, HoldId, Notice, ReleaseAnswer, WaiterId},
     name::LockName,
-    observer::{ReleaseKind, WakeSource},
+    observer::{LockEvent, Notable, ReleaseKind, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, UtcTime},
+    wake::wake,
 };
 use std::{cell::Cell, collections::VecDeque, sync::Arc, task::Waker};
 
@@ -64,6 +62,27 @@ impl PendingEffects {
             let _ = BUFFERS.try_with(|buffers| buffers.set(Some(self)));
         }
     }
+}
+
+/// An event for observers, kept until no mutex is held.
+enum Notification {
+    Granted {
+        token: FencingToken,
+        lease: LeaseId,
+        source: GrantSource,
+    },
+    Ended {
+        hold: Arc<HoldState>,
+        end: HoldEnd,
+        at: Moment,
+    },
+    Released {
+        result: ReleaseAnswer,
+        kind: ReleaseKind,
+    },
+    Wake(WakeSource),
+    /// A notice from the machine, with the latest renewal error.
+    Notice(Notice, Option<Arc<BackendError>>),
 }
 
 /// The machine's access to its environment.
@@ -134,7 +153,7 @@ impl Shared {
     fn next_deferred(&self, entry: &LockEntry) -> Option<Event> {
         entry.next_deferred().map(|event| match event {
             DeferredEvent::Dropped(hold) => {
-                self.work.guard_gone();
+                self.agenda.guard_gone();
                 Event::Drop { hold }
             }
             DeferredEvent::Suspicion => Event::Suspicion,
@@ -261,7 +280,7 @@ impl Shared {
             }
         };
         entry.guard_made();
-        self.work.guard_made();
+        self.agenda.guard_made();
         match state.waiters.get_mut(&waiter) {
             Some(slot) => effects.wakers.extend(slot.set(AcquireResult::Granted(hold), now)),
             // A slot is removed before the machine learns that its future was dropped. The grant is then released.
@@ -277,11 +296,88 @@ impl Shared {
         if times == state.scheduled {
             return;
         }
-        let next = lock(&self.schedule).set(entry, state.scheduled, times);
+        self.agenda.set_times(entry, state.scheduled, times, now);
         state.scheduled = times;
-        // If another entry's wake-up is overdue, the computer was suspended, and no timer fires immediately.
-        if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
-            self.alarms.move_to(next, now);
+    }
+
+    fn notify(&self, entry: &LockEntry, notification: Notification) {
+        let name = &entry.name;
+        match notification {
+            Notification::Granted { token, lease, source } => {
+                self.observe(|backend| LockEvent::Granted { backend, name, token, lease, source });
+            }
+            Notification::Ended { hold, end, at } => {
+                let held = at.since(hold.since);
+                let (token, lease) = (hold.token, hold.lease());
+                self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
+            }
+            Notification::Released { result, kind } => {
+                self.observe(|backend| LockEvent::GuardReleased {
+                    backend,
+                    name,
+                    outcome: result.ok(),
+                    kind,
+                });
+            }
+            Notification::Notice(Notice::Renewal { outcome, took, remaining }, _) => {
+                self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });
+            }
+            Notification::Wake(source) => {
+                self.observe(|backend| LockEvent::WakeUp { backend, name, source });
+            }
+            Notification::Notice(Notice::SelfDeadlock { token, waited }, _) => {
+                self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
+            }
+            Notification::Notice(Notice::LongWait { waited }, _) => {
+                self.log(&Notable::LongWait { name, waited });
+            }
+            Notification::Notice(Notice::RenewalFailed { token, remaining, failures }, error) => {
+                let error = error.as_deref();
+                self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });
+                self.log(&match failures {
+                    1 => Notable::Suspect { name, token, remaining, error },
+                    _ => Notable::SuspectStill { error },
+                });
+            }
+        }
+    }
+
+    /// Reports that the store was changed by force: the hold on this name is renewed before it is relied on.
+    pub(crate) fn suspect(&self, name: &LockName) {
+        if let Some(entry) = self.table.get(name) {
+            self.defer_event(&entry, |deferred| deferred.suspicion = true);
+        }
+    }
+}
+
+/// Handles wake-ups, in the store's task that reads them.
+impl WakeListener for Shared {
+    fn released(&self, stored: &LockName) {
+        let Some(entry) = self.unstored(stored).and_then(|name| self.table.get(&name)) else { return };
+        match self.me.upgrade().filter(|_| self.wakes_in_task && !self.is_closed()) {
+            // A detour through the worker would cost a task switch.
+            Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
+            None => self.defer_event(&entry, |deferred| deferred.woken = true),
+        }
+    }
+
+    fn wake_all(&self, reason: MissedWakes) {
+        let source = match reason {
+            MissedWakes::Reconnected => WakeSource::Reconnected,
+            MissedWakes::Lagged => WakeSource::Lagged,
+        };
+        for entry in self.table.all() {
+            self.observe(|backend| LockEvent::WakeUp { backend, name: &entry.name, source });
+            self.defer_event(&entry, |deferred| deferred.missed_wakes = true);
+        }
+    }
+
+    fn server_restarted(&self) {
+        for entry in self.table.all() {
+            self.defer_event(&entry, |deferred| {
+                deferred.missed_wakes = true;
+                deferred.suspicion = true;
+            });
         }
     }
 }

@@ -1,18 +1,15 @@
-//! One lock name that this process holds or waits for.
+//! One lock name that this process holds or waits for, and the table of all of them.
 
-use super::{
-    hold_state::HoldState,
-    slot::{ReleaseSlot, WaiterSlot},
-};
+use super::hold_state::HoldState;
 use crate::{
     backend::BackendError,
     fifo_map::FifoMap,
-    machine::{HoldId, Machine, MachineConfig, Ticket, WaiterId},
+    machine::{HoldId, Machine, MachineConfig, Refusal, ReleaseAnswer, Ticket, WaiterId},
     name::LockName,
-    sync::{Mutex, lock, rank},
+    sync::{Hashing, Mutex, lock, rank},
     time::Moment,
 };
-use std::{sync::Arc, task::Waker};
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc, task::Waker};
 
 #[derive(Debug)]
 pub(crate) struct LockEntry {
@@ -165,5 +162,123 @@ impl EntryState {
             && self.waiters.is_empty()
             && self.releases.is_empty()
             && !entry.has_dropped_guards()
+    }
+}
+
+/// The slot of a waiting acquire.
+#[derive(Debug)]
+pub(super) enum WaiterSlot {
+    Waiting(Option<Waker>),
+    /// The result and its time.
+    Ready(AcquireResult, Moment),
+}
+
+/// The result of a wait.
+#[derive(Debug)]
+pub(crate) enum AcquireResult {
+    Granted(Arc<HoldState>),
+    Refused(Refusal, Option<Arc<BackendError>>),
+}
+
+impl WaiterSlot {
+    /// Stores the result. The caller releases its mutex before it wakes the returned waker.
+    pub(super) fn set(&mut self, result: AcquireResult, now: Moment) -> Option<Waker> {
+        match std::mem::replace(self, Self::Ready(result, now)) {
+            Self::Waiting(waker) => waker,
+            Self::Ready(..) => None,
+        }
+    }
+
+    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+        match self {
+            Self::Waiting(waker) => waker.take(),
+            Self::Ready(..) => None,
+        }
+    }
+}
+
+/// The slot of a waiting release.
+#[derive(Debug)]
+pub(super) enum ReleaseSlot {
+    Waiting(Option<Waker>),
+    Answered(ReleaseAnswer),
+}
+
+impl ReleaseSlot {
+    /// Stores the reply. The caller releases its mutex before it wakes the returned waker.
+    pub(super) fn set(&mut self, answer: ReleaseAnswer) -> Option<Waker> {
+        match std::mem::replace(self, Self::Answered(answer)) {
+            Self::Waiting(waker) => waker,
+            Self::Answered(_) => None,
+        }
+    }
+
+    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+        match self {
+            Self::Waiting(waker) => waker.take(),
+            Self::Answered(_) => None,
+        }
+    }
+}
+
+const SHARDS: usize = 16;
+
+type Shard = Mutex<rank::Shard, HashMap<LockName, Arc<LockEntry>>>;
+
+/// The entries of a factory, by name.
+#[derive(Debug, Default)]
+pub(super) struct LockTable {
+    shards: [Shard; SHARDS],
+    hasher: Hashing,
+}
+
+impl LockTable {
+    fn shard(&self, name: &LockName) -> &Shard {
+        let hash = self.hasher.hash_one(name);
+        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    }
+
+    pub(super) fn get(&self, name: &LockName) -> Option<Arc<LockEntry>> {
+        lock(self.shard(name)).get(name).cloned()
+    }
+
+    pub(super) fn get_or_insert_with(
+        &self,
+        name: &LockName,
+        make: impl FnOnce() -> LockEntry,
+    ) -> Arc<LockEntry> {
+        let mut shard = lock(self.shard(name));
+        if let Some(entry) = shard.get(name) {
+            return entry.clone();
+        }
+        let entry = Arc::new(make());
+        shard.insert(name.clone(), entry.clone());
+        entry
+    }
+
+    /// Removes the entry if nothing would be lost with it.
+    pub(super) fn remove_if_idle(&self, entry: &Arc<LockEntry>) {
+        // The entry is nearly always in use, so the shard need not be searched.
+        if !lock(&entry.state).is_removable(entry) {
+            return;
+        }
+        let mut shard = lock(self.shard(&entry.name));
+        let mut state = lock(&entry.state);
+        if state.is_removable(entry) && !state.removed {
+            state.removed = true;
+            shard.remove(&entry.name);
+        }
+    }
+
+    /// Returns the entries in creation order, because the order of a hash map would make simulation runs differ.
+    pub(super) fn all(&self) -> Vec<Arc<LockEntry>> {
+        let of = |shard: &Shard| lock(shard).values().cloned().collect::<Vec<_>>();
+        let mut entries: Vec<_> = self.shards.iter().flat_map(of).collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 }

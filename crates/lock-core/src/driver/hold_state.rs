@@ -1,40 +1,34 @@
 //! The state of a hold, as read by its guards and their views: its deadline, or how it ended.
 
-use super::{
-    runtime::{DeadlineTimer, MAX_SLEEP},
-    validity::Validity,
-    waker_set::{WakerKey, WakerSet},
-};
+use super::{card::OwnCard, runtime::has_timer};
 use crate::{
     clock::Clock,
     ids::{FencingToken, LeaseId, LeaseNumber},
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
+    sync::{
+        Handle, Id, Mutex, Sleep,
+        atomic::{AtomicU64, Ordering},
+        lock, rank, sleep,
+    },
     time::Moment,
+    wake::wake,
 };
 use std::{
+    collections::BTreeMap,
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Weak},
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
-
-/// Keeps the holds of a factory alive, and describes them to others.
-pub(super) trait Watchdog: Send + Sync {
-    /// Ensures that the watchdog runs in the caller's runtime. Returns `false` if it cannot run there.
-    fn ensure_runs(self: Arc<Self>) -> bool;
-
-    /// Sets the note on a hold, if the factory has a card.
-    fn note(&self, name: &LockName, hold: HoldId, text: &str);
-}
 
 /// The parts of a factory that its holds use, even after the factory is gone.
 pub(super) struct HoldContext {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) watchdog: Weak<dyn Watchdog>,
+    pub(super) card: Option<Arc<OwnCard>>,
 }
 
 pub(crate) struct HoldState {
@@ -94,19 +88,13 @@ impl HoldState {
     }
 
     /// Sets the note on this hold. Does nothing once it has ended, since a further hold of its lease may have a note, or
-    /// once the factory is gone.
+    /// without a card.
     pub(crate) fn note(&self, text: &str) {
         if self.ended().is_none()
-            && let Some(watchdog) = self.context.watchdog.upgrade()
+            && let Some(card) = &self.context.card
         {
-            watchdog.note(&self.name, self.id(), text);
+            card.note(&self.name, self.id(), text);
         }
-    }
-
-    /// Restarts the watchdog if its worker's runtime is gone, which nothing else would notice. Returns `false` if no
-    /// worker can run in the caller's runtime.
-    pub(crate) fn ensure_watchdog(&self) -> bool {
-        self.context.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -143,7 +131,7 @@ impl HoldState {
 }
 
 /// Completes at the first poll after the hold has ended. Each poll checks the clock, and the future has its own timer:
-/// after a pause of the process, this task may resume before the worker, and a late worker must not let work continue
+/// after a pause of the process, this task may resume before the keeper, and a late keeper must not let work continue
 /// under a lost lock.
 pub(crate) struct WaitEnded {
     hold: Arc<HoldState>,
@@ -160,17 +148,13 @@ impl Future for WaitEnded {
             return Poll::Ready(how);
         }
         hold.waiting.register(key, cx.waker());
-        let has_runtime = hold.ensure_watchdog();
         loop {
             // Checked again, since the hold may have ended before the registration.
             if let Some(how) = hold.ended() {
                 return Poll::Ready(how);
             }
             let (deadline, remaining) = (hold.deadline(), hold.remaining());
-            // Without the factory, nothing else notices that the computer was suspended.
-            let after =
-                if hold.context.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
-            if !has_runtime || timer.poll(cx, deadline, after).is_pending() {
+            if timer.poll(cx, deadline, remaining).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -191,5 +175,193 @@ impl fmt::Debug for HoldState {
             .field("lease", &self.lease())
             .field("validity", &self.validity.get())
             .finish_non_exhaustive()
+    }
+}
+
+/// The deadline of a hold, or how it ended. One atomic number, since each step of a request reads it: the deadline in
+/// microseconds or, once the hold has ended, `u64::MAX` minus the place of the end in [`ENDS`].
+struct Validity(AtomicU64);
+
+const ENDS: [HoldEnd; 6] = [
+    HoldEnd::Released,
+    HoldEnd::Lost(LostReason::Expired),
+    HoldEnd::Lost(LostReason::Gone),
+    HoldEnd::Lost(LostReason::MaxHold),
+    HoldEnd::Lost(LostReason::Unclaimed),
+    HoldEnd::Lost(LostReason::ShutDown),
+];
+
+/// The latest deadline that can be stored, about 585,000 years after the start of the clock.
+const LAST: u64 = u64::MAX - ENDS.len() as u64;
+
+impl Validity {
+    fn until(deadline: Moment) -> Self {
+        Self(AtomicU64::new(of_deadline(deadline)))
+    }
+
+    /// Returns the deadline, or how the hold ended.
+    fn get(&self) -> Result<Moment, HoldEnd> {
+        read(self.0.load(Ordering::Acquire))
+    }
+
+    /// Extends the deadline. Returns `false` if the hold has already ended.
+    fn extend(&self, to: Moment) -> bool {
+        self.change(|deadline| Some(deadline.max(of_deadline(to))))
+    }
+
+    /// Ends the hold. Returns `false` if it has already ended.
+    fn end(&self, how: HoldEnd) -> bool {
+        self.change(|_| Some(of_end(how)))
+    }
+
+    /// Ends the hold if its deadline is still this one. Returns `false` if it is not.
+    fn end_at(&self, deadline: Moment, how: HoldEnd) -> bool {
+        self.change(|current| (current == of_deadline(deadline)).then(|| of_end(how)))
+    }
+
+    /// Changes the number of a hold that has not ended.
+    fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
+        let change = |current| if current <= LAST { change(current) } else { None };
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+}
+
+fn read(number: u64) -> Result<Moment, HoldEnd> {
+    let place = usize::try_from(u64::MAX - number).ok();
+    match place.and_then(|place| ENDS.get(place)) {
+        Some(how) => Err(*how),
+        None => Ok(Moment::from_micros(number)),
+    }
+}
+
+fn of_deadline(deadline: Moment) -> u64 {
+    deadline.as_micros().min(LAST)
+}
+
+fn of_end(how: HoldEnd) -> u64 {
+    let place = match how {
+        HoldEnd::Released => 0,
+        HoldEnd::Lost(LostReason::Expired) => 1,
+        HoldEnd::Lost(LostReason::Gone) => 2,
+        HoldEnd::Lost(LostReason::MaxHold) => 3,
+        HoldEnd::Lost(LostReason::Unclaimed) => 4,
+        HoldEnd::Lost(LostReason::ShutDown) => 5,
+    };
+    u64::MAX - place
+}
+
+/// The wakers of tasks that wait for the same event.
+#[derive(Debug, Default)]
+struct WakerSet(Mutex<rank::Wakers, Wakers>);
+
+#[derive(Debug, Default)]
+struct Wakers {
+    last_key: u64,
+    by_key: BTreeMap<u64, Waker>,
+}
+
+/// The key of a waiting task in a [`WakerSet`]. The task removes it when it stops waiting.
+#[derive(Debug, Default)]
+struct WakerKey(Option<u64>);
+
+impl WakerSet {
+    /// Sets the waker of this key.
+    fn register(&self, key: &mut WakerKey, waker: &Waker) {
+        let waker = waker.clone();
+        let before = {
+            let mut wakers = lock(&self.0);
+            let key = *key.0.get_or_insert_with(|| {
+                wakers.last_key += 1;
+                wakers.last_key
+            });
+            wakers.by_key.insert(key, waker)
+        };
+        drop(before);
+    }
+
+    fn remove(&self, key: &WakerKey) {
+        let before = key.0.and_then(|key| lock(&self.0).by_key.remove(&key));
+        drop(before);
+    }
+
+    fn wake_all(&self) {
+        let wakers = std::mem::take(&mut lock(&self.0).by_key);
+        wakers.into_values().for_each(wake);
+    }
+}
+
+/// Wakes the polling task at a deadline that may move, in any runtime.
+#[derive(Default)]
+struct DeadlineTimer {
+    armed: Option<(Id, Moment, Pin<Box<Sleep>>)>,
+}
+
+impl DeadlineTimer {
+    /// Completes when `after` has passed since this deadline was first polled in this runtime. Stays pending without a
+    /// timer.
+    fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
+        let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
+        let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);
+        let armed = match self.armed.take().filter(here) {
+            Some(armed) => armed,
+            None if has_timer() => (runtime.id(), deadline, Box::pin(sleep(after))),
+            None => return Poll::Pending,
+        };
+        let (.., sleep) = self.armed.insert(armed);
+        let fired = sleep.as_mut().poll(cx);
+        if fired.is_ready() {
+            self.armed = None;
+        }
+        fired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn every_end_is_stored() {
+        for how in ENDS {
+            let validity = Validity::until(Moment::START);
+            assert!(validity.end(how));
+            assert_eq!(validity.get(), Err(how));
+        }
+    }
+
+    #[test]
+    fn deadline_only_grows() {
+        let (early, late) = (Moment::START, Moment::START + Duration::from_secs(1));
+        let validity = Validity::until(early);
+        assert!(validity.extend(late) && validity.extend(early));
+        assert_eq!(validity.get(), Ok(late));
+    }
+
+    #[test]
+    fn endless_deadline_is_no_end() {
+        let validity = Validity::until(Moment::NEVER);
+        assert_eq!(validity.get(), Ok(Moment::from_micros(LAST)));
+        assert!(validity.extend(Moment::NEVER));
+        assert!(validity.get().is_ok());
+    }
+
+    #[test]
+    fn first_end_is_final() {
+        let validity = Validity::until(Moment::START);
+        assert!(validity.end(HoldEnd::Released));
+        assert!(!validity.end(HoldEnd::Lost(LostReason::Gone)));
+        assert!(!validity.extend(Moment::NEVER));
+        assert_eq!(validity.get(), Err(HoldEnd::Released));
+    }
+
+    #[test]
+    fn extended_hold_does_not_end_at_its_former_deadline() {
+        let (before, after) = (Moment::START, Moment::START + Duration::from_secs(1));
+        let (validity, expired) = (Validity::until(before), HoldEnd::Lost(LostReason::Expired));
+        assert!(validity.extend(after));
+        assert!(!validity.end_at(before, expired));
+        assert!(validity.end_at(after, expired));
+        assert_eq!(validity.get(), Err(expired));
     }
 }

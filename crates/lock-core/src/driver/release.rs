@@ -1,6 +1,11 @@
 //! A release that waits for its reply, and the drop of a guard, which does not.
 
-use super::{entry::LockEntry, request::IoPolicy, shared::Shared, slot::ReleaseSlot};
+use super::{
+    entry::{LockEntry, ReleaseSlot},
+    keeper::ensure_runs,
+    request::IoPolicy,
+    shared::Shared,
+};
 use crate::{
     machine::{Event, HoldId, ReleaseAnswer, Ticket, Unconfirmed},
     sync::lock,
@@ -20,32 +25,37 @@ pub(crate) struct PendingRelease {
     ticket: Ticket,
 }
 
-impl Shared {
-    pub(crate) fn release(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) -> PendingRelease {
-        // Called before the operation starts, because the operation may continue in this runtime.
-        let _ = self.ensure_worker();
+impl PendingRelease {
+    /// Starts the release of a guard.
+    pub(crate) fn start(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: HoldId) -> Self {
         entry.guard_released();
-        self.work.guard_gone();
+        shared.agenda.guard_gone();
         let ticket = {
             let mut state = lock(&entry.state);
             let ticket = Ticket(state.fresh_id());
             state.releases.insert(ticket, ReleaseSlot::Waiting(None));
             ticket
         };
-        self.dispatch(entry, Event::Release { hold, ticket }, IoPolicy::Inline);
-        PendingRelease { shared: self.clone(), entry: entry.clone(), ticket }
+        shared.dispatch(entry, Event::Release { hold, ticket }, IoPolicy::Inline);
+        Self { shared: shared.clone(), entry: entry.clone(), ticket }
     }
+}
 
-    /// Defers the release of a dropped guard to the worker, without allocating, doing I/O or spawning a task.
-    pub(crate) fn guard_dropped(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) {
-        if self.is_forked() {
-            return;
-        }
-        self.defer_drop(entry, hold);
-        if self.is_closed() && !self.runtimes.any() {
-            // After a shutdown, everything is released, and only the guard count has to be updated.
-            self.dispatch(entry, Event::Tick, IoPolicy::Discard);
-        }
+/// Leaves the release of a dropped guard to the keeper, without allocating or doing I/O.
+pub(crate) fn guard_dropped(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: HoldId) {
+    if shared.is_forked() {
+        return;
+    }
+    shared.defer_drop(entry, hold);
+    if shared.home.is_running() {
+        return;
+    }
+    if shared.is_closed() {
+        // After a shutdown, everything is released, and only the guard count has to be updated.
+        shared.dispatch(entry, Event::Tick, IoPolicy::Discard);
+    } else {
+        // The runtime of a worker may have ended. If there is no other, the lease ends by itself.
+        let _ = ensure_runs(shared);
     }
 }
 
@@ -65,7 +75,7 @@ impl Future for PendingRelease {
         drop(waker);
         match answer {
             Some(answer) => Poll::Ready(answer),
-            None if self.shared.ensure_worker().is_err() => Poll::Ready(Err(Unconfirmed)),
+            None if ensure_runs(&self.shared).is_err() => Poll::Ready(Err(Unconfirmed)),
             None => Poll::Pending,
         }
     }

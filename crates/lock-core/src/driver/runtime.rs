@@ -1,16 +1,103 @@
-//! The timers of the current runtime, if there is one.
+//! The runtime in which a factory does the work that nobody awaits, and the timers of the caller's.
 
 use crate::{
-    sync::{Handle, Id, Sleep, sleep},
-    time::Moment,
+    error::{LockError, LockErrorKind},
+    sync::{
+        Handle, Mutex,
+        atomic::{AtomicBool, Ordering},
+        enter, lock, rank, sleep,
+    },
+    worker::Worker,
 };
 use std::{
-    future::Future,
-    pin::Pin,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 use tokio::task::coop::poll_proceed;
+
+/// The choice of the runtime for that work.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// The keeper, which all factories of the process share.
+    Keeper,
+    Worker(Worker),
+    /// The runtime in which the factory is first used, or used again after that one has ended. For factories whose clock
+    /// is not real time.
+    InUse,
+}
+
+#[derive(Debug)]
+pub(super) struct Home {
+    place: Place,
+    /// The runtime of the factory's task, while that task runs.
+    worker: Mutex<rank::Home, Option<Worker>>,
+    /// `true` while the task runs.
+    running: AtomicBool,
+}
+
+impl Home {
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, worker: Mutex::default(), running: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    /// Returns the runtime of the task, while it runs.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        lock(&self.worker).as_ref().map(|worker| worker.handle().clone())
+    }
+
+    /// Begins the task, and returns the runtime in which the caller spawns it. Returns `None` if it is already running.
+    pub(super) fn begin(&self) -> Result<Option<Handle>, LockError> {
+        let mut running = lock(&self.worker);
+        if running.is_some() {
+            return Ok(None);
+        }
+        let worker = self.worker()?;
+        let runtime = worker.handle().clone();
+        *running = Some(worker);
+        self.running.store(true, Ordering::SeqCst);
+        Ok(Some(runtime))
+    }
+
+    /// Ends the task, which is finished, or whose runtime has ended.
+    pub(super) fn end(&self) {
+        let worker = {
+            let mut worker = lock(&self.worker);
+            self.running.store(false, Ordering::SeqCst);
+            worker.take()
+        };
+        // Only signals a thread that is no longer needed.
+        drop(worker);
+    }
+
+    /// Returns the worker for this factory's tasks.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::NoRuntime`] if the keeper cannot be started, if the worker's runtime has no timer, or if the
+    /// factory has its own clock and is not used in a runtime with a timer.
+    pub(super) fn worker(&self) -> Result<Worker, LockError> {
+        let no_runtime = || LockError::new(LockErrorKind::NoRuntime);
+        let worker = match &self.place {
+            Place::Keeper => {
+                return Worker::keeper().map_err(|error| no_runtime().detail(error.to_string()));
+            }
+            Place::Worker(worker) => worker.clone(),
+            Place::InUse => {
+                let outside = "a factory with its own clock works in the runtime in which it is used";
+                Worker::on(Handle::try_current().map_err(|_| no_runtime().detail(outside.to_owned()))?)
+            }
+        };
+        match enter(worker.handle(), has_timer) {
+            true => Ok(worker),
+            false => {
+                Err(no_runtime().detail("the runtime has no timer: build it with `enable_time`".to_owned()))
+            }
+        }
+    }
+}
 
 /// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and the
 /// task must soon notice that it has resumed.
@@ -42,30 +129,4 @@ pub(crate) fn is_async_context() -> bool {
     // In reverse order, since each step restores the budget that it found.
     while steps.pop().is_some() {}
     ends
-}
-
-/// Wakes the polling task at a deadline that may move, in any runtime.
-#[derive(Default)]
-pub(super) struct DeadlineTimer {
-    armed: Option<(Id, Moment, Pin<Box<Sleep>>)>,
-}
-
-impl DeadlineTimer {
-    /// Completes when `after` has passed since this deadline was first polled in this runtime. Stays pending without a
-    /// timer.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
-        let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
-        let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);
-        let armed = match self.armed.take().filter(here) {
-            Some(armed) => armed,
-            None if has_timer() => (runtime.id(), deadline, Box::pin(sleep(after))),
-            None => return Poll::Pending,
-        };
-        let (.., sleep) = self.armed.insert(armed);
-        let fired = sleep.as_mut().poll(cx);
-        if fired.is_ready() {
-            self.armed = None;
-        }
-        fired
-    }
 }

@@ -2,13 +2,11 @@
 
 use super::{
     activity::ActivityCounter,
-    alarm::Alarms,
-    entry::{DeferredEvents, LockEntry, QueueKind},
+    agenda::Agenda,
+    card::OwnCard,
+    entry::{DeferredEvents, LockEntry, LockTable, QueueKind},
     hold_state::HoldContext,
-    own_card::OwnCard,
-    schedule::{Deadlines, Schedule},
-    table::LockTable,
-    work_queue::{Work, WorkQueue},
+    runtime::{Home, Place, has_timer},
 };
 use crate::{
     backend::{Backend, Directory, Store, SubscriberId, Subscriptions},
@@ -22,22 +20,19 @@ use crate::{
     options::{Limits, LockOptions, OptionsError, Terms},
     owner::Owner,
     sync::{
-        Handle, Id, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        lock, rank,
+        enter, lock,
     },
     time::Moment,
-    worker::Worker,
 };
 use std::{
     collections::BTreeMap,
     fmt,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
-
-/// The delay after which a worker that has not read its queue is considered blocked.
-const HELD_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Shared {
     pub(crate) process: ProcessId,
@@ -48,7 +43,7 @@ pub(crate) struct Shared {
     pub(super) wakes_in_task: bool,
     pub(crate) directory: Option<Arc<dyn Directory>>,
     /// `None` if the store has no directory, or if the card is turned off.
-    pub(super) own_card: Option<OwnCard>,
+    pub(super) own_card: Option<Arc<OwnCard>>,
     pub(super) subscriptions: Option<Arc<dyn Subscriptions>>,
     pub(super) subscriber: OnceLock<SubscriberId>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -61,19 +56,12 @@ pub(crate) struct Shared {
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
     pub(super) random: Random,
-    /// `true` if the clock is the real one, so that the backstop thread may watch the alarms.
-    pub(super) has_backstop: bool,
-    /// The runtime that the factory was given. Without one, the tasks run in each runtime in which the factory is used.
-    pub(super) worker: Option<Worker>,
+    pub(super) home: Home,
     /// A reference to itself, for wake-ups.
     pub(super) me: Weak<Self>,
     pub(super) for_holds: Arc<HoldContext>,
     pub(super) table: LockTable,
-    pub(super) schedule: Mutex<rank::Schedule, Schedule>,
-    pub(super) deadlines: Mutex<rank::Deadlines, Deadlines>,
-    pub(super) work: WorkQueue,
-    pub(super) alarms: Alarms,
-    pub(super) runtimes: Runtimes,
+    pub(super) agenda: Agenda,
     pub(super) activity: Arc<ActivityCounter>,
     pub(super) waiting: AtomicUsize,
     pub(super) shutdown_millis: AtomicU64,
@@ -93,46 +81,19 @@ pub(crate) struct Parts {
     pub(crate) observers: Observers,
     pub(crate) config: MachineConfig,
     pub(crate) random: Random,
-    pub(crate) has_backstop: bool,
-    pub(crate) worker: Option<Worker>,
+    pub(crate) place: Place,
     /// The card of this process, unless it is turned off.
     pub(crate) card: Option<ProcessCard>,
-}
-
-/// The runtimes that have a worker, and those that had ended before one could start.
-#[derive(Debug, Default)]
-pub(super) struct Runtimes {
-    pub(super) with_worker: Mutex<rank::RuntimesWithWorker, Vec<Handle>>,
-    /// Ended runtimes in which `Handle::block_on` may still poll: such a poll would start a worker, be woken by its
-    /// end, and start another one, forever.
-    pub(super) ended: Mutex<rank::RuntimesEnded, Vec<Id>>,
-}
-
-impl Runtimes {
-    pub(super) fn any(&self) -> bool {
-        !lock(&self.with_worker).is_empty()
-    }
-
-    pub(super) fn has_worker(&self, runtime: Id) -> bool {
-        lock(&self.with_worker).iter().any(|other| other.id() == runtime)
-    }
-
-    /// Returns the runtime that has had a worker for the longest time.
-    fn first(&self) -> Option<Handle> {
-        lock(&self.with_worker).first().cloned()
-    }
-
-    pub(super) fn has_ended(&self, runtime: Id) -> bool {
-        lock(&self.ended).contains(&runtime)
-    }
 }
 
 impl Shared {
     pub(super) fn new(parts: Parts, me: Weak<Self>) -> Self {
         let Store { backend, subscriptions, directory, .. } = parts.store;
         let own_card = directory.clone().zip(parts.card);
-        let own_card = own_card.map(|(directory, card)| OwnCard::new(directory, card));
-        let for_holds = Arc::new(HoldContext { clock: parts.clock.clone(), watchdog: me.clone() });
+        let own_card = own_card.map(|(directory, card)| {
+            Arc::new(OwnCard::new(directory, card, parts.process, parts.clock.clone()))
+        });
+        let for_holds = HoldContext { clock: parts.clock.clone(), card: own_card.clone() };
         Self {
             process: parts.process,
             made_in: std::process::id(),
@@ -150,16 +111,11 @@ impl Shared {
             observers: parts.observers,
             config: parts.config,
             random: parts.random,
-            has_backstop: parts.has_backstop,
-            worker: parts.worker,
+            home: Home::new(parts.place),
             me,
-            for_holds,
+            for_holds: Arc::new(for_holds),
             table: LockTable::default(),
-            schedule: Mutex::default(),
-            deadlines: Mutex::default(),
-            work: WorkQueue::default(),
-            alarms: Alarms::default(),
-            runtimes: Runtimes::default(),
+            agenda: Agenda::default(),
             activity: Arc::default(),
             waiting: AtomicUsize::new(0),
             shutdown_millis: AtomicU64::new(0),
@@ -204,14 +160,14 @@ impl Shared {
 
     pub(crate) fn observe<'a>(&self, event: impl FnOnce(&'static str) -> LockEvent<'a>) {
         if let Some(sum_up_at) = self.observers.notify(event) {
-            self.set_alarm(sum_up_at);
+            self.agenda.wake_by(sum_up_at, self.clock.now());
         }
     }
 
     /// Logs a line that is no event for observers.
     pub(crate) fn log(&self, notable: &Notable<'_>) {
         if let Some(sum_up_at) = self.observers.log(notable) {
-            self.set_alarm(sum_up_at);
+            self.agenda.wake_by(sum_up_at, self.clock.now());
         }
     }
 
@@ -300,45 +256,31 @@ impl Shared {
 
     /// Returns `true` if no work is left.
     pub(super) fn is_drained(&self) -> bool {
-        self.activity.is_zero() && self.work.is_empty()
+        self.activity.is_zero() && self.agenda.is_empty()
     }
 
-    /// Returns the runtime for tasks that the caller needs.
-    pub(super) fn runtime(&self) -> Option<Handle> {
-        match &self.worker {
-            Some(worker) => Some(worker.handle().clone()),
-            None => Handle::try_current().ok(),
-        }
+    /// Polls `work` in the caller's runtime or, outside of one with a timer, in the context of this factory's.
+    pub(crate) async fn in_runtime<T>(&self, work: impl Future<Output = T>) -> Result<T, LockError> {
+        let context = if has_timer() { None } else { Some(self.home.worker()?) };
+        let mut work = pin!(work);
+        let polled = poll_fn(|cx| match &context {
+            Some(worker) => enter(worker.handle(), || work.as_mut().poll(cx)),
+            None => work.as_mut().poll(cx),
+        });
+        Ok(polled.await)
     }
 
-    /// Returns the runtime for a future that a blocking call polls.
-    pub(crate) fn runtime_for_threads(&self) -> Option<Handle> {
-        self.runtime().or_else(|| self.runtimes.first())
-    }
-
-    /// Makes every timekeeper run at `at` or earlier.
-    pub(super) fn set_alarm(&self, at: Moment) {
-        self.alarms.move_to(at, self.clock.now());
-    }
-
-    /// Queues work for the worker. If a blocked thread delays the worker, the timekeeper does the work.
-    pub(super) fn defer(&self, work: impl FnOnce(&mut Work)) {
-        self.work.put(work);
-        let now = self.clock.now();
-        self.alarms.move_to(now + HELD_UP, now);
-    }
-
-    /// Queues an entry's event for the worker, from any thread.
+    /// Queues an entry's event for the keeper, from any thread.
     pub(super) fn defer_event(&self, entry: &Arc<LockEntry>, event: impl FnOnce(&mut DeferredEvents)) {
         if entry.defer(QueueKind::Woken, event) {
-            self.defer(|work| work.woken.push(entry.clone()));
+            self.agenda.put(|work| work.woken.push(entry.clone()));
         }
     }
 
-    /// Queues the drop of a guard for the worker. Does not allocate, since space was reserved for every guard.
+    /// Queues the drop of a guard for the keeper. Does not allocate, since space was reserved for every guard.
     pub(super) fn defer_drop(&self, entry: &Arc<LockEntry>, hold: HoldId) {
         if entry.defer(QueueKind::Dropped, |deferred| deferred.dropped.push(hold)) {
-            self.defer(|work| work.dropped.push(entry.clone()));
+            self.agenda.put(|work| work.dropped.push(entry.clone()));
         }
     }
 }

@@ -2,12 +2,10 @@
 //! out.
 
 use super::{
+    agenda::{Answered, Expire},
     entry::{Errors, LockEntry},
     request::{IoPolicy, Request, event},
-    schedule::Expire,
     shared::Shared,
-    waker_set::contained,
-    work_queue::Answered,
 };
 use crate::{
     backend::{
@@ -16,8 +14,9 @@ use crate::{
     },
     machine::{Event, Failure, WatchAnswer},
     observer::LockEvent,
-    sync::{Handle, Mutex, lock, rank},
+    sync::{Handle, Mutex, enter, lock, rank},
     time::Moment,
+    wake::contained,
 };
 use futures_util::task::AtomicWaker;
 use std::{
@@ -46,7 +45,7 @@ pub(super) struct Submitted {
 enum Phase {
     /// The store's `submit` is on the stack. Its caller handles a reply that comes meanwhile, so that a chain of immediate
     /// replies does not grow the stack.
-    Submitting(Option<Handle>),
+    Submitting(Arc<Shared>),
     Answered(OperationReply),
     /// The reply is dispatched by the store's task. The factory is not referred to after it: an operation that timed out
     /// may stay in the store forever.
@@ -132,7 +131,7 @@ impl Receiver for Submitted {
         let Some(reply) = self.keep(reply) else { return };
         let Some((shared, due)) = self.end_wait() else { return };
         let _active = shared.activity.adopt();
-        shared.clear_deadline(due, self.id);
+        shared.agenda.remove_operation(due, self.id);
         let event = self.event(&shared, reply);
         shared.dispatch(&self.entry, event, IoPolicy::Inline);
     }
@@ -148,7 +147,7 @@ impl Receiver for Submitted {
 
     fn runtime(&self) -> Option<Handle> {
         match &*lock(&self.phase) {
-            Phase::Submitting(runtime) => runtime.clone(),
+            Phase::Submitting(shared) => shared.home.runtime(),
             _ => None,
         }
     }
@@ -168,29 +167,32 @@ impl Shared {
         request: Request,
         policy: IoPolicy,
     ) -> Option<Event> {
-        // A timekeeper sends renewals, together with others that are due soon.
-        if let Request::Operation { operation: Operation::Renew(_), .. } = request
-            && policy != IoPolicy::Discard
-        {
-            self.work.put_renewal(entry, request);
-            self.set_alarm(Moment::START);
-            return None;
-        }
-        match policy {
-            IoPolicy::Discard => None,
-            // Outside of a runtime, a client of the store has neither sockets nor timers.
-            IoPolicy::Inline if self.worker.is_some() || Handle::try_current().is_ok() => {
-                self.perform(entry, request)
-            }
-            IoPolicy::Inline | IoPolicy::Deferred => {
-                self.defer(|work| work.requests.push((entry.clone(), request)));
+        match request {
+            // Sent together with others that are due soon.
+            Request::Operation { operation: Operation::Renew(_), .. } if policy != IoPolicy::Discard => {
+                self.agenda.put_renewal(entry, request);
                 None
             }
+            _ => match policy {
+                IoPolicy::Discard => None,
+                IoPolicy::Inline => self.perform(entry, request),
+                IoPolicy::Deferred => {
+                    self.agenda.put(|work| work.requests.push((entry.clone(), request)));
+                    None
+                }
+            },
         }
     }
 
-    /// Sends a request from this runtime, and returns its event if it is answered immediately.
-    pub(super) fn perform(self: &Arc<Self>, entry: &Arc<LockEntry>, request: Request) -> Option<Event> {
+    /// Sends a request, and handles its event if it is answered immediately.
+    pub(super) fn perform_and_dispatch(self: &Arc<Self>, entry: &Arc<LockEntry>, request: Request) {
+        if let Some(event) = self.perform(entry, request) {
+            self.dispatch(entry, event, IoPolicy::Inline);
+        }
+    }
+
+    /// Sends a request, and returns its event if it is answered immediately.
+    fn perform(self: &Arc<Self>, entry: &Arc<LockEntry>, request: Request) -> Option<Event> {
         match request {
             Request::Operation { operation, timeout, sent } => self.submit(entry, operation, timeout, sent),
             Request::Watch | Request::Unwatch => self.watch(entry, request),
@@ -208,7 +210,7 @@ impl Shared {
         let now = self.clock.now();
         let (id, due) = (self.fresh_id(), now + timeout);
         let submitted = Arc::new(Submitted {
-            phase: Mutex::new(Phase::Submitting(self.worker.as_ref().map(|worker| worker.handle().clone()))),
+            phase: Mutex::new(Phase::Submitting(self.clone())),
             entry: entry.clone(),
             operation,
             timeout,
@@ -217,34 +219,24 @@ impl Shared {
             unwanted: AtomicWaker::new(),
         });
         self.activity.begin();
+        let submission = Submission::new(submitted.clone());
+        // Outside of a runtime, a client of the store has neither sockets nor timers.
+        let outside = if Handle::try_current().is_err() { self.home.runtime() } else { None };
         // A panic drops the submission.
-        contained("a store", || self.backend.submit(Submission::new(submitted.clone())));
+        contained("a store", || match &outside {
+            Some(runtime) => enter(runtime, || self.backend.submit(submission)),
+            None => self.backend.submit(submission),
+        });
         let Some(reply) = submitted.wait(self, due) else {
-            self.set_deadline(due, id, submitted.clone(), now);
-            // A reply that came just before found no deadline to clear.
+            self.agenda.add_operation(due, id, submitted.clone(), now);
+            // A reply that came just before found no operation to remove.
             if !submitted.is_wanted() {
-                self.clear_deadline(due, id);
+                self.agenda.remove_operation(due, id);
             }
             return None;
         };
         let _active = self.activity.adopt();
         Some(submitted.event(self, reply))
-    }
-
-    fn set_deadline(&self, due: Moment, id: u64, operation: Arc<dyn Expire>, now: Moment) {
-        let next = {
-            let mut deadlines = lock(&self.deadlines);
-            deadlines.insert(due, id, operation);
-            deadlines.next()
-        };
-        if let Some(next) = next.filter(|next| *next == due || *next <= now) {
-            self.alarms.move_to(next, now);
-        }
-    }
-
-    fn clear_deadline(&self, due: Moment, id: u64) {
-        let submitted = lock(&self.deadlines).remove(due, id);
-        drop(submitted);
     }
 
     /// Subscribes to a name, or ends the subscription.
@@ -266,7 +258,7 @@ impl Shared {
                 _ => Event::Unwatched(answer(subscriptions.unsubscribe(subscriber, name).await)),
             }
         };
-        let (now, runtime, mut work) = (self.clock.now(), self.runtime(), Box::pin(work));
+        let (now, runtime, mut work) = (self.clock.now(), self.home.runtime(), Box::pin(work));
         match poll_in_place(runtime.as_ref(), &mut work) {
             Some(Poll::Ready(event)) => return Some(event),
             Some(Poll::Pending) => {}
@@ -276,7 +268,7 @@ impl Shared {
         let (shared, unwanted) = (Mutex::new(Some(self.clone())), AtomicWaker::new());
         let subscribing = Arc::new(Subscribing { shared, entry: entry.clone(), unknown, id, due, unwanted });
         self.activity.begin();
-        self.set_deadline(due, id, subscribing.clone(), now);
+        self.agenda.add_operation(due, id, subscribing.clone(), now);
         let reported = Reported(subscribing);
         leave_to(runtime.as_ref(), async move {
             tokio::select! {
@@ -306,7 +298,7 @@ impl Subscribing {
     fn answer(&self, event: Event) {
         let Some(shared) = lock(&self.shared).take() else { return };
         let _active = shared.activity.adopt();
-        shared.clear_deadline(self.due, self.id);
+        shared.agenda.remove_operation(self.due, self.id);
         shared.dispatch(&self.entry, event, IoPolicy::Inline);
     }
 
@@ -322,6 +314,12 @@ impl Expire for Subscribing {
         self.unwanted.wake();
         let (entry, event) = (self.entry.clone(), self.unknown.clone());
         Some(Answered { entry, event, active: shared.activity.adopt() })
+    }
+}
+
+impl fmt::Debug for Subscribing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribing").field("unknown", &self.unknown).finish_non_exhaustive()
     }
 }
 

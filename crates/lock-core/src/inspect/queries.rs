@@ -202,12 +202,12 @@ impl LockFactory {
     /// Cancel safe: it changes nothing.
     pub async fn list(&self, prefix: &str, limits: ListLimits) -> Result<Listing, LockError> {
         self.handle().check_process()?;
-        self.handle().needs_runtime()?;
         let Some(directory) = &self.handle().directory else {
             let message = "this store cannot list its locks: if it is a quorum, list them on each node";
             return Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message).into());
         };
-        let stored = directory.list(self.handle().stored_start(prefix), limits).await?;
+        let stored = directory.list(self.handle().stored_start(prefix), limits);
+        let stored = self.handle().in_runtime(stored).await??;
         Ok(Listing::new(
             stored.names.iter().filter_map(|name| self.handle().unstored(name)),
             stored.truncated,
@@ -219,7 +219,8 @@ impl LockFactory {
         let lease = LeaseId::parse(&stored.lease)?;
         let directory = self.handle().directory.as_ref()?;
         let within = self.handle().terms(&self.handle().options).ok()?.operation_timeout;
-        match tokio::time::timeout(within, directory.read_card(lease.process())).await {
+        let read = async { tokio::time::timeout(within, directory.read_card(lease.process())).await };
+        match self.handle().in_runtime(read).await.ok()? {
             Ok(Ok(card)) => card.map(ProcessCard::printable),
             Ok(Err(error)) => {
                 tracing::debug!(error = %error, "failed to read the process card");
@@ -246,8 +247,7 @@ impl LockFactory {
     ) -> Result<T, LockError> {
         let timeout = self.handle().terms(&self.handle().options)?.operation_timeout;
         self.handle().check_process()?;
-        self.handle().needs_runtime()?;
-        match tokio::time::timeout(timeout, call).await {
+        match self.handle().in_runtime(async { tokio::time::timeout(timeout, call).await }).await? {
             Ok(answer) => Ok(answer?),
             Err(_) => {
                 let message = format!("the store did not reply within {timeout:?}");

@@ -25,11 +25,6 @@ fn with_one_worker_thread() {
 }
 
 #[test]
-fn with_two_worker_threads() {
-    keeps_the_others(2);
-}
-
-#[test]
 fn with_four_worker_threads() {
     keeps_the_others(4);
 }

@@ -1,11 +1,7 @@
 //! Acquires that block their thread: outside of a runtime, and refused inside.
 
-use crate::support::{HANGS, millis, until};
-use lock_core::{
-    Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, ReleaseOutcome,
-    Worker,
-};
-use lock_testkit::{Fault, FaultyBackend};
+use crate::support::{millis, until};
+use lock_core::{Lock, LockError, LockErrorKind, LockFactory, LockGuard, MemoryBackend, ReleaseOutcome};
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -18,10 +14,6 @@ fn multi() -> Runtime {
 
 fn current() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn with_worker() -> LockFactory {
-    LockFactory::builder(MemoryBackend::new()).worker(Worker::thread().unwrap()).build().unwrap()
 }
 
 /// Acquires and releases once, and checks that no other thread is inside.
@@ -44,23 +36,14 @@ fn exclude_each_other(lock: &Lock) {
 
 #[test]
 fn plain_threads_exclude_each_other() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     exclude_each_other(&locks.named("x").unwrap());
     assert!(current().block_on(locks.shutdown()).is_clean());
 }
 
 #[test]
-fn plain_threads_use_the_runtime_of_the_first_use() {
-    let locks = LockFactory::new(MemoryBackend::new());
-    let lock = locks.named("x").unwrap();
-    let runtime = multi();
-    drop(runtime.block_on(lock.acquire()).unwrap());
-    exclude_each_other(&lock);
-}
-
-#[test]
 fn threads_and_tasks_exclude_each_other() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let runtime = multi();
     let inside = std::sync::Arc::new(AtomicU32::new(0));
@@ -85,7 +68,7 @@ fn threads_and_tasks_exclude_each_other() {
 /// A pool keeps its threads, and each of them serves many jobs.
 #[test]
 fn jobs_of_a_thread_pool_exclude_each_other() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     let inside = AtomicU32::new(0);
     let (put, jobs) = std::sync::mpsc::channel::<Lock>();
     let jobs = std::sync::Mutex::new(jobs);
@@ -104,20 +87,6 @@ fn jobs_of_a_thread_pool_exclude_each_other() {
     });
 }
 
-#[test]
-fn factory_without_a_runtime_fails_with_no_runtime() {
-    let locks = LockFactory::new(MemoryBackend::new());
-    let lock = locks.named("x").unwrap();
-    let error = lock.acquire_blocking().unwrap_err();
-    assert_eq!((error.kind(), error.name()), (LockErrorKind::NoRuntime, Some(lock.name())));
-    // The same after its only runtime has ended.
-    let runtime = multi();
-    let guard = runtime.block_on(lock.acquire()).unwrap();
-    drop(runtime);
-    assert_eq!(lock.try_acquire_blocking().unwrap_err().kind(), LockErrorKind::NoRuntime);
-    assert_eq!(guard.release_blocking().unwrap_err().kind(), LockErrorKind::NoRuntime);
-}
-
 fn is_refused(lock: &Lock) {
     let refused = |error: LockError| assert_eq!(error.kind(), LockErrorKind::AsyncContext);
     refused(lock.acquire_blocking().unwrap_err());
@@ -127,21 +96,20 @@ fn is_refused(lock: &Lock) {
 
 #[test]
 fn calls_in_an_async_context_are_refused() {
-    for locks in [with_worker(), LockFactory::new(MemoryBackend::new())] {
-        let lock = locks.named("x").unwrap();
-        for runtime in [current(), multi()] {
-            runtime.block_on(async { is_refused(&lock) });
-            let task = lock.clone();
-            runtime.block_on(runtime.spawn(async move { is_refused(&task) })).unwrap();
-        }
-        tokio::task::LocalSet::new().block_on(&current(), async { is_refused(&lock) });
-        assert_eq!(locks.active_locks(), 0);
+    let locks = LockFactory::new(MemoryBackend::new());
+    let lock = locks.named("x").unwrap();
+    for runtime in [current(), multi()] {
+        runtime.block_on(async { is_refused(&lock) });
+        let task = lock.clone();
+        runtime.block_on(runtime.spawn(async move { is_refused(&task) })).unwrap();
     }
+    tokio::task::LocalSet::new().block_on(&current(), async { is_refused(&lock) });
+    assert_eq!(locks.active_locks(), 0);
 }
 
 #[test]
 fn refused_call_does_not_use_the_budget_of_its_task() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     current().block_on(async {
         is_refused(&lock);
@@ -151,7 +119,7 @@ fn refused_call_does_not_use_the_budget_of_its_task() {
 
 #[test]
 fn task_without_budget_is_refused() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     current().block_on(async {
         let (put, mut take) = tokio::sync::mpsc::unbounded_channel();
@@ -166,7 +134,7 @@ fn task_without_budget_is_refused() {
 #[test]
 fn release_in_an_async_context_is_left_to_the_background() {
     let store = MemoryBackend::new();
-    let locks = LockFactory::builder(store.clone()).worker(Worker::thread().unwrap()).build().unwrap();
+    let locks = LockFactory::new(store.clone());
     current().block_on(async {
         let guard = locks.named("x").unwrap().acquire().await.unwrap();
         assert_eq!(guard.release_blocking().unwrap_err().kind(), LockErrorKind::AsyncContext);
@@ -195,7 +163,7 @@ fn threads_that_can_block_are_served() {
 
 #[test]
 fn waiting_thread_gives_up_in_time() {
-    let locks = with_worker();
+    let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let guard = lock.acquire_blocking().unwrap();
     let error = lock.acquire_timeout_blocking(millis(20)).unwrap_err();
@@ -217,7 +185,7 @@ fn release_while_a_task_is_dropped_is_not_lost_with_its_runtime() {
     }
 
     let store = MemoryBackend::new();
-    let locks = LockFactory::builder(store.clone()).worker(Worker::thread().unwrap()).build().unwrap();
+    let locks = LockFactory::new(store.clone());
     for runtime in [current(), multi()] {
         let lock = locks.named("x").unwrap();
         let (holds, held) = tokio::sync::oneshot::channel();
@@ -231,62 +199,4 @@ fn release_while_a_task_is_dropped_is_not_lost_with_its_runtime() {
         drop(runtime);
         until("it is released", || store.held().is_empty());
     }
-}
-
-#[test]
-fn blocked_thread_fails_when_its_runtime_ends() {
-    for runtime in [current(), multi()] {
-        let locks = LockFactory::new(MemoryBackend::new());
-        let lock = locks.named("x").unwrap();
-        let guard = runtime.block_on(lock.acquire()).unwrap();
-        let waits = thread::spawn(move || lock.acquire_blocking().map(drop));
-        let waiters = || runtime.block_on(locks.inspect("x")).unwrap().waiters;
-        until("the thread waits", || waiters() == 1);
-        drop(runtime);
-        assert_eq!(waits.join().unwrap().unwrap_err().kind(), LockErrorKind::NoRuntime);
-        drop(guard);
-    }
-}
-
-/// The thread that drives the runtime waits for this call, so no timer ends the wait.
-#[test]
-fn limited_call_fails_on_a_runtime_that_is_not_driven() {
-    let faulty = FaultyBackend::new(MemoryBackend::new());
-    let options = LockOptions::new().lease(millis(300)).operation_timeout(millis(30));
-    let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
-    let lock = locks.named("x").unwrap();
-    let runtime = current();
-    drop(runtime.block_on(lock.acquire()).unwrap());
-    faulty.always_all(Fault::Hang);
-    let kinds = [
-        lock.acquire_timeout_blocking(millis(1)).unwrap_err().kind(),
-        lock.try_acquire_blocking().unwrap_err().kind(),
-    ];
-    assert_eq!(kinds, [LockErrorKind::NoRuntime; 2]);
-    // A call that needs no timer succeeds.
-    faulty.heal();
-    let other = locks.named("y").unwrap();
-    let guard = other.acquire_timeout_blocking(millis(1)).unwrap();
-    faulty.always_all(Fault::Hang);
-    assert_eq!(guard.release_blocking().unwrap_err().kind(), LockErrorKind::NoRuntime);
-}
-
-#[test]
-fn limited_call_waits_on_a_runtime_that_is_driven() {
-    let locks = LockFactory::new(MemoryBackend::new());
-    let lock = locks.named("x").unwrap();
-    let runtime = current();
-    runtime.block_on(async {
-        let guard = lock.acquire().await.unwrap();
-        let again = lock.clone();
-        let timed_out = tokio::task::spawn_blocking(move || again.acquire_timeout_blocking(millis(5)));
-        assert_eq!(timed_out.await.unwrap().unwrap_err().kind(), LockErrorKind::Timeout);
-        let again = lock.clone();
-        let granted = tokio::task::spawn_blocking(move || again.acquire_timeout_blocking(HANGS));
-        while locks.inspect("x").await.unwrap().waiters == 0 {
-            tokio::task::yield_now().await;
-        }
-        guard.release().await.unwrap();
-        assert!(granted.await.unwrap().unwrap().is_held());
-    });
 }

@@ -41,7 +41,7 @@ fn guard_that_outlives_its_runtime_drops_without_a_panic() {
     });
     drop(first);
     drop(guard);
-    assert_eq!(store.held().len(), 1, "nobody is there to release it yet");
+    until("it is released", || store.held().is_empty());
 
     let second = runtime();
     let next = second.block_on(locks.named("x").unwrap().acquire()).unwrap();
@@ -160,15 +160,4 @@ async fn last_guard_keeps_its_factory_and_is_released() {
     drop(guard);
     tokio::time::sleep(secs(1)).await;
     assert!(store.held().is_empty());
-}
-
-#[test]
-fn missing_runtime_is_a_clear_error() {
-    let locks = LockFactory::new(MemoryBackend::new());
-    let mut acquire = std::pin::pin!(locks.named("x").unwrap().acquire());
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match acquire.as_mut().poll(&mut context) {
-        std::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), LockErrorKind::NoRuntime),
-        other => panic!("{other:?}"),
-    }
 }

@@ -177,10 +177,3 @@ async fn factory_is_not_ready_after_shutdown() {
     assert_eq!(failure(locks.health().await).1, LockErrorKind::ShutDown);
     assert_eq!(store.requests(), 1);
 }
-
-#[test]
-fn health_check_outside_a_runtime_fails() {
-    let locks = LockFactory::new(MemoryBackend::new());
-    let health = locks.health().now_or_never().expect("there is nothing to wait with");
-    assert_eq!(failure(health).1, LockErrorKind::NoRuntime);
-}

@@ -12,33 +12,20 @@ const MACHINE: [&str; 9] =
     ["event", "command", "fairness", "queue", "watch", "cleanup", "mod", "hold", "acquisition"];
 
 /// The files of the driver, from the bottom up.
-const DRIVER: [&str; 28] = [
+const DRIVER: [&str; 15] = [
     "runtime",
-    "waker_set",
-    "backstop",
-    "alarm",
     "activity",
-    "validity",
+    "card",
     "hold_state",
-    "slot",
     "entry",
-    "table",
     "request",
-    "work_queue",
-    "schedule",
-    "own_card",
+    "agenda",
     "shared",
-    "notification",
     "submit",
     "dispatch",
-    "work",
-    "timekeeper",
-    "card",
-    "worker",
+    "keeper",
     "release",
     "acquire",
-    "listener",
-    "shutdown",
     "handle",
     "mod",
 ];

@@ -1,9 +1,8 @@
 //! Shutdowns at the worst moment.
 
-use crate::support::{World, name, secs, until};
-use futures_util::FutureExt;
+use crate::support::{World, millis, name, secs, until};
 use lock_core::{
-    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, ReleaseOutcome, Store,
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, ReleaseOutcome, Store, Worker,
     clock::TestClock,
     observer::{LockEvent, LockObserver},
 };
@@ -63,13 +62,14 @@ async fn acquire_that_races_with_shutdown_leaves_no_orphan() {
     assert_eq!(locks.active_locks(), 0);
 }
 
-/// Without any race: a guard is released outside of a runtime, after the runtime of the worker ended.
+/// Without any race: a guard is released after the runtime of the worker ended.
 #[test]
 fn factory_is_freed_even_if_its_last_release_had_no_runtime() {
     let memory = MemoryBackend::new();
     let store = Arc::new(FaultyBackend::new(memory.clone()));
-    let locks = LockFactory::new(Store::polling(store.clone()).pushing(Arc::new(memory)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store_on = Store::polling(store.clone()).pushing(Arc::new(memory));
+    let locks = LockFactory::new(store_on.on(Worker::on(runtime.handle().clone())));
     let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
     drop(runtime);
     store.always(Op::Release, Fault::Hang);
@@ -90,13 +90,14 @@ fn factory_is_freed_even_if_its_last_release_had_no_runtime() {
 
 #[tokio::test]
 async fn worker_ends_after_shutdown() {
-    let locks = LockFactory::new(MemoryBackend::new());
+    let worker = Worker::on(tokio::runtime::Handle::current());
+    let locks = LockFactory::builder(MemoryBackend::new()).worker(worker).build().unwrap();
     drop(locks.named("x").unwrap().acquire().await.unwrap().release().await);
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(tasks(), 2, "a worker and a timekeeper");
+    assert_eq!(tasks(), 1, "the keeper's");
     assert!(locks.shutdown().await.is_clean());
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -173,16 +174,16 @@ async fn shutdown_waits_for_a_store_that_returns_within_the_limit() {
 }
 
 #[test]
-fn shutdown_outside_a_runtime_leaves_releases_to_the_worker() {
+fn shutdown_outside_a_runtime_leaves_late_releases_to_the_keeper() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let memory = MemoryBackend::new();
     let store = FaultyBackend::new(memory.clone());
     let locks = LockFactory::builder(store.clone()).build().unwrap();
     let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let asked = store.gate(Op::Release, Phase::Before);
-    let report = locks.shutdown().now_or_never().expect("there is no timer to wait with");
+    let report = smol::block_on(locks.shutdown_within(millis(50)));
     assert_eq!(report.unconfirmed, [name("x")]);
     asked.open();
-    until("released by the worker", || memory.held().is_empty());
+    until("released by the keeper", || memory.held().is_empty());
     assert!(!guard.is_held());
 }

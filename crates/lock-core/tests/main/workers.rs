@@ -1,8 +1,14 @@
 //! A factory with a worker of its own does not depend on the runtimes in which it is used.
 
-use crate::support::{secs, until};
-use lock_core::{Connectors, LockErrorKind, LockFactory, MemoryBackend, Worker};
-use lock_testkit::{FaultyBackend, Op, Phase};
+use crate::support::{HANGS, secs, until};
+use futures_util::FutureExt;
+use lock_core::{
+    Connectors, LockErrorKind, LockFactory, LockName, MemoryBackend, Store, Worker,
+    backend::{
+        Applied, Backend as _, BackendExt as _, LeaseId, LeaseNumber, ProcessId, RenewRequest, Renewed,
+    },
+};
+use lock_testkit::FaultyBackend;
 use std::{
     future::pending,
     sync::{Arc, Weak},
@@ -67,37 +73,6 @@ fn dropped_guard_is_released_before_the_thread_ends() {
 }
 
 #[test]
-fn attempt_continues_while_the_runtime_of_its_caller_is_idle() {
-    let store = FaultyBackend::new(MemoryBackend::new());
-    let locks = LockFactory::builder(store.clone()).worker(Worker::thread().unwrap()).build().unwrap();
-    let gate = store.gate(Op::Acquire, Phase::Before);
-    let idle = Builder::new_current_thread().enable_all().build().unwrap();
-    let waiting = idle.spawn(locks.named("x").unwrap().acquire());
-    idle.block_on(tokio::task::yield_now());
-    until("the worker has sent it", || gate.is_reached());
-    drop(gate);
-    until("it is granted", || store.calls(Op::Acquire) == 1 && locks_hold(&locks, "x"));
-    assert!(idle.block_on(waiting).unwrap().unwrap().is_held());
-}
-
-fn locks_hold(locks: &LockFactory, name: &str) -> bool {
-    multi().block_on(locks.inspect(name)).unwrap().local.is_some()
-}
-
-#[test]
-fn factory_outlives_the_runtime_in_which_it_was_used() {
-    let locks = locks(Worker::thread().unwrap());
-    let lock = locks.named("x").unwrap();
-    let (first, second) = (multi(), multi());
-    let guard = first.block_on(lock.acquire()).unwrap();
-    drop(first);
-    assert!(second.block_on(lock.try_acquire()).unwrap().is_none());
-    second.block_on(guard.release()).unwrap();
-    drop(second.block_on(lock.acquire()).unwrap());
-    assert!(second.block_on(locks.shutdown()).is_clean());
-}
-
-#[test]
 fn worker_on_a_stopped_runtime_fails_with_no_runtime() {
     let ended = multi();
     let worker = Worker::on(ended.handle().clone());
@@ -109,6 +84,21 @@ fn worker_on_a_stopped_runtime_fails_with_no_runtime() {
     let error = runtime.block_on(lock.acquire()).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::NoRuntime);
     assert_eq!(runtime.block_on(worker.run(async {})).unwrap_err().kind(), LockErrorKind::NoRuntime);
+    drop(guard);
+}
+
+/// A wait is not left alone when the runtime of its worker ends.
+#[test]
+fn acquire_that_waits_on_a_stopped_worker_fails() {
+    let ended = multi();
+    let locks = locks(Worker::on(ended.handle().clone()));
+    let lock = locks.named("x").unwrap();
+    let guard = lock.acquire_blocking().unwrap();
+    let waits = std::thread::spawn(move || lock.acquire_blocking().map(drop));
+    let runtime = multi();
+    until("the thread waits", || runtime.block_on(locks.inspect("x")).unwrap().waiters == 1);
+    drop(ended);
+    assert_eq!(waits.join().unwrap().unwrap_err().kind(), LockErrorKind::NoRuntime);
     drop(guard);
 }
 
@@ -132,7 +122,33 @@ fn factory_uses_the_worker_of_its_store() {
     let runtime = runtime_of(&worker);
     let store = multi().block_on(Connectors::default().worker(worker).connect("memory:")).unwrap();
     let locks = LockFactory::builder(store).prefix("shop").build().unwrap();
-    drop(locks.named("x").unwrap().acquire_blocking().expect("no runtime was used before"));
+    drop(locks.named("x").unwrap().acquire_blocking().unwrap());
     drop(locks);
     until("the thread has ended", || runtime.upgrade().is_none());
+}
+
+/// A runtime ends before the task that gathers renewals has sent them. Those and later ones must not stay unsent.
+#[test]
+fn renewals_of_an_ended_runtime_do_not_keep_others_unsent() {
+    let store = MemoryBackend::new();
+    let backend = Store::from(FaultyBackend::new(store.clone())).backend;
+    let renewal = |number| RenewRequest {
+        name: LockName::new("x").unwrap(),
+        lease: LeaseId::new(ProcessId::random(), LeaseNumber::new(number)),
+        duration: secs(10),
+        not_after: store.server_now(&LockName::new("x").unwrap()).unwrap() + secs(10),
+    };
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut unsent = Box::pin(backend.renew(vec![renewal(1)]));
+    first.block_on(async {
+        let polled = unsent.as_mut().now_or_never();
+        assert!(polled.is_none(), "a task sends them after this turn: {polled:?}");
+    });
+    drop(first);
+    multi().block_on(async {
+        let unsent = tokio::time::timeout(HANGS, unsent).await.unwrap().remove(0).unwrap_err();
+        assert_eq!(unsent.applied(), Applied::Unknown);
+        let sent = tokio::time::timeout(HANGS, backend.renew(vec![renewal(2)])).await.unwrap().remove(0);
+        assert_eq!(sent.unwrap().outcome, Renewed::Gone);
+    });
 }

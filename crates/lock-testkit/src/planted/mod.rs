@@ -240,8 +240,10 @@ planted_bugs! {
     EntersUncounted: [Shuttle],
     /// A `lost()` future that was already polled waits for its waker and does not check the clock.
     LossNeedsWakeup: [Shuttle],
-    /// Callers that set an alarm wake the timekeeper.
-    CallersWakeTimekeeper: [Shuttle],
+    /// Each published time wakes the keeper.
+    CallersWakeKeeper: [Shuttle],
+    /// The keeper looks at the agenda before it says that it is awake.
+    BeginsTurnLate: [Shuttle],
     /// A panicking waker ends the task that woke it.
     WakerPanicEndsWorker: [Shuttle],
 

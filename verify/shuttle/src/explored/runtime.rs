@@ -42,10 +42,6 @@ impl Runtime {
     }
 
     /// Runs the future on this thread, in this runtime.
-    pub fn runtime_flavor(&self) -> tokio::runtime::RuntimeFlavor {
-        tokio::runtime::RuntimeFlavor::MultiThread
-    }
-
     pub fn block_on<F: Future>(&self, work: F) -> F::Output {
         self.enter(|| future::block_on(work))
     }

@@ -8,7 +8,6 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     future::Future,
-    ops::Add,
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -82,26 +81,6 @@ impl Clock for ExploredClock {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
-
-impl Instant {
-    pub(crate) fn now() -> Self {
-        Self(now())
-    }
-
-    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-impl Add<Duration> for Instant {
-    type Output = Self;
-    fn add(self, more: Duration) -> Self {
-        Self(self.0.saturating_add(more))
-    }
-}
-
 pub(crate) struct Sleep {
     key: (Duration, u64),
 }
@@ -111,16 +90,6 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
         time.next += 1;
         Sleep { key: (time.now.saturating_add(duration), time.next) }
     })
-}
-
-impl Sleep {
-    pub(crate) fn reset(mut self: Pin<&mut Self>, to: Instant) {
-        TIME.with_borrow_mut(|time| {
-            let waker = time.timers.remove(&self.key);
-            self.key.0 = to.0;
-            time.timers.extend(waker.map(|waker| (self.key, waker)));
-        });
-    }
 }
 
 impl Future for Sleep {

@@ -1,28 +1,28 @@
-//! The timekeeper: only time wakes it, and nothing stops it.
+//! The sleep of the keeper: an uncontended lock does not end it, an earlier time does, and nothing stops the keeper.
 
 use crate::{
     explore::{explore, explore_some},
     world::{NAME, Pace, Store, World, acquire},
 };
 use lock_explored::{
-    LockFactory, LockOptions,
+    LockErrorKind, LockFactory, LockOptions,
     clock::{Clock, Moment, UtcTime},
     explored::{ExploredClock, Runtime, advance, next_timer},
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
-/// Counts the timekeeper's turns: only the timekeeper reads the wall clock, once per turn.
+/// Counts the keeper's turns: only the keeper reads the wall clock, once per turn.
 #[derive(Debug, Default)]
 struct Turns(AtomicUsize);
 
@@ -43,8 +43,12 @@ impl Clock for Turns {
     }
 }
 
+fn let_others_run() {
+    (0..100).for_each(|_| thread::yield_now());
+}
+
 #[test]
-fn no_use_of_a_lock_wakes_the_timekeeper() {
+fn uncontended_lock_does_not_wake_the_keeper() {
     fn story() {
         let (store, turns) = (Store::new(Pace::AtOnce), Arc::new(Turns::default()));
         let locks = LockFactory::builder(Arc::new(store.clone())).clock(turns.clone()).build().unwrap();
@@ -52,23 +56,63 @@ fn no_use_of_a_lock_wakes_the_timekeeper() {
         runtime.block_on(async {
             let lock = locks.named(NAME).unwrap();
             let guard = lock.acquire().await.unwrap();
-            // Its first turns, before any lock is used.
-            while turns.count() < 2 {
-                thread::yield_now();
-            }
+            let_others_run();
             let before = turns.count();
-            assert!(guard.is_held());
             guard.release().await.unwrap();
-            drop(lock.acquire().await.unwrap());
-            let quick = lock.with_fixed_lease(Duration::from_millis(100)).unwrap();
-            drop(quick.acquire().await.unwrap());
-            (0..50).for_each(|_| thread::yield_now());
-            assert_eq!(turns.count(), before, "a thread that blocks here would stop the timekeeper");
+            for _ in 0..3 {
+                let guard = lock.acquire().await.unwrap();
+                assert!(guard.is_held());
+                guard.release().await.unwrap();
+            }
+            let_others_run();
+            assert_eq!(turns.count(), before, "each cycle would cost a switch of threads");
         });
         assert!(runtime.block_on(locks.shutdown()).is_clean());
         runtime.join();
     }
-    explore(story, &[PlantedBug::CallersWakeTimekeeper]);
+    explore(story, &[PlantedBug::CallersWakeKeeper]);
+}
+
+/// The keeper falls asleep while another task begins to wait.
+#[test]
+fn wait_that_begins_as_the_keeper_falls_asleep_ends_in_time() {
+    const WAIT: Duration = Duration::from_millis(100);
+    fn story() {
+        let world = World::new(Pace::AtOnce);
+        let first = world.runtime.block_on(world.acquire());
+        let_others_run();
+        // The keeper looks at the clock every second while the lock is held.
+        advance(Duration::from_secs(1));
+        let step = Arc::new(AtomicUsize::new(0));
+        let waits = world.thread({
+            let step = step.clone();
+            |locks| async move {
+                let mut wait = Box::pin(locks.named(NAME).unwrap().acquire_timeout(WAIT));
+                let first = poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await;
+                assert!(first.is_pending());
+                step.store(1, Ordering::SeqCst);
+                assert_eq!(wait.await.unwrap_err().kind(), LockErrorKind::Timeout);
+                step.store(2, Ordering::SeqCst);
+            }
+        });
+        while step.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        advance(WAIT);
+        // Less than the second after which the keeper looks at the clock in any case.
+        for _ in 0..30 {
+            let_others_run();
+            if step.load(Ordering::SeqCst) == 2 {
+                break;
+            }
+            advance(Duration::from_millis(20));
+        }
+        assert_eq!(step.load(Ordering::SeqCst), 2, "it ends only at the keeper's next look at the clock");
+        waits.join().unwrap();
+        drop(first);
+        world.ends_well();
+    }
+    explore(story, &[PlantedBug::BeginsTurnLate]);
 }
 
 struct Panics;
@@ -79,7 +123,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn panicking_waker_does_not_stop_the_timekeeper() {
+fn panicking_waker_does_not_stop_the_keeper() {
     fn story() {
         let world = World::new(Pace::AtOnce);
         let options = LockOptions::new().lease(Duration::from_millis(300));
@@ -91,7 +135,7 @@ fn panicking_waker_does_not_stop_the_timekeeper() {
                 pin!(world.locks.named(NAME).unwrap().acquire_timeout(Duration::from_millis(100)));
             let waker = Waker::from(Arc::new(Panics));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // Within a few turns of the timekeeper, the wait ends and then the renewal is due.
+            // Within a few turns of the keeper, the wait ends and then the renewal is due.
             for _ in 0..200 {
                 if let Some(next) = next_timer().filter(|next| *next < Duration::from_millis(90)) {
                     advance(next);

@@ -26,7 +26,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     AtOnce,
-    /// In the second poll, so that the worker adopts the call.
+    /// In the second poll, so that a task continues the call.
     Later,
     /// Like `AtOnce`, but renewals are never answered.
     NeverToRenewals,

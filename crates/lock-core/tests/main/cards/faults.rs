@@ -67,7 +67,7 @@ async fn hanging_directory_does_not_delay_locks() {
     assert_eq!(begin.elapsed(), secs(1));
 }
 
-/// A panic of the worker would end the watchdog of every lock.
+/// A panic of the keeper's task would end the watchdog of every lock.
 #[tokio::test(start_paused = true)]
 async fn panicking_directory_does_not_end_locks() {
     let scene = Scene::new();
@@ -77,7 +77,7 @@ async fn panicking_directory_does_not_end_locks() {
     assert_eq!(scene.cards.writes(), 1, "it is not asked again");
     assert!(guard.is_held());
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(tasks, 2, "the worker and the timekeeper live");
+    assert_eq!(tasks, 1, "the keeper's task lives");
     assert!(guard.release().await.unwrap().was_held());
     assert!(scene.shop.shutdown().await.is_clean());
 }
