@@ -29,14 +29,16 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{runtime::Handle, time::Instant};
+use tokio::time::Instant;
 
 /// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a
 /// cluster. It uses the client library `C`.
 ///
 /// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
 /// connections, which close with the last clone. The connections live in the
-/// [worker](crate::RedisBackendBuilder::worker), or in the tokio runtime that created them.
+/// [worker](crate::RedisBackendBuilder::worker), or else in the tokio runtime that connects. If that runtime ends, or
+/// does not run a task for a second, or if there is none, they live in the keeper, a thread of this process. A request
+/// whose outcome is unknown is not sent again.
 pub struct RedisBackend<C: Client> {
     inner: Arc<Inner<C>>,
 }
@@ -46,7 +48,7 @@ struct Inner<C: Client> {
     /// Set once the commands that the ledger needs have been tried.
     ledger_probed: AtomicBool,
     gathering: Gathering,
-    /// The runtime in which the connections live. It is dropped last.
+    /// The runtime that the backend was given for its connections. It is dropped last.
     worker: Option<Worker>,
 }
 
@@ -108,8 +110,8 @@ impl<C: Client> RedisBackend<C> {
     }
 
     /// Creates a backend that connects in the background.
-    pub(crate) fn lazy(plan: Plan<C>, runtime: &Handle, worker: Option<Worker>) -> Self {
-        Self::over(Servers::Lazy(Lazy::start(plan, runtime)), worker)
+    pub(crate) fn lazy(plan: Plan<C>, worker: Option<Worker>) -> Self {
+        Self::over(Servers::Lazy(Lazy::start(plan)), worker)
     }
 
     fn over(servers: Servers<C>, worker: Option<Worker>) -> Self {

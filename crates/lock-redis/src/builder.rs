@@ -3,7 +3,8 @@
 use crate::{
     backend::RedisBackend,
     client::{Client, Credentials, Login, Provider, Tls, TlsSupport},
-    connect::{Plan, current_runtime},
+    connect::Plan,
+    connection::Home,
     error::misconfigured,
     shared::{Channels, ForeignStrings, Releases, Rules},
     url::{Address, Topology},
@@ -246,7 +247,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Connects, and checks that the server can store locks and that the user has the required
     /// permissions.
     ///
-    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime; see [`RedisBackend`].
     ///
     /// In a cluster, one master that answers is enough. The others are dialled until they answer and are checked then;
     /// [`ConnectWarning::NotConnected`](crate::ConnectWarning::NotConnected) names them. Wake-up channels are sharded if
@@ -258,27 +259,20 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// the password, denies a permission (named in the text), is too old, or is of a kind that
     /// cannot store locks. Settings that are accepted but can cause locks to be lost are logged,
     /// and returned by [`RedisBackend::warnings`].
-    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers and
-    /// IO, or if the worker has ended.
+    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended, or lacks timers or IO.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
-        let worker = self.worker.clone();
-        let opening = async {
-            current_runtime()?;
-            Ok::<_, LockError>(self.plan()?.open().await?)
-        };
-        let (route, warnings) = match &worker {
-            Some(worker) => worker.run(opening).await??,
-            None => opening.await?,
-        };
+        let (worker, home) = (self.worker.clone(), Home::new(self.worker.clone())?);
+        let plan = self.plan(&home)?;
+        let (route, warnings) = home.run_here(async move { plan.open().await }).await??;
         Ok(RedisBackend::new(route, warnings, worker))
     }
 
     /// Creates a backend without waiting for a server, for programs that must start while there is none.
     ///
-    /// It connects in the background, in the [`worker`](Self::worker) or in the current tokio runtime, and performs the
+    /// It connects in the background, and performs the
     /// checks of [`connect`](Self::connect). A failure is logged once, and the next attempt follows within a second, for
     /// as long as the backend exists. This includes refusals, such as a wrong password or a missing permission.
     ///
@@ -301,12 +295,9 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// # Errors
     /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if a setting is invalid, or if the address is that
     /// of a quorum: its nodes must be compared before the first lock, since a server with two addresses would have two
-    /// votes. [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers
-    /// and IO.
+    /// votes. [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker lacks timers or IO.
     pub fn connect_lazy(self) -> Result<RedisBackend<C>, LockError> {
-        let worker = self.worker.clone();
-        let _inside = worker.as_ref().map(|worker| worker.handle().enter());
-        let runtime = current_runtime()?;
+        let (worker, home) = (self.worker.clone(), Home::new(self.worker.clone())?);
         if let Topology::Quorum(_) = &self.address.topology {
             return Err(misconfigured(
                 "a quorum cannot connect lazily, because its nodes must be compared first; use `distlock::connect`, or \
@@ -314,17 +305,20 @@ impl<C: Client> RedisBackendBuilder<C> {
             )
             .into());
         }
-        Ok(RedisBackend::lazy(self.plan()?, &runtime, worker.clone()))
+        Ok(RedisBackend::lazy(self.plan(&home)?, worker))
     }
 
     /// Validates the settings, and returns what each attempt to connect needs.
-    fn plan(mut self) -> Result<Plan<C>, BackendError> {
+    fn plan(mut self, home: &Arc<Home>) -> Result<Plan<C>, BackendError> {
         let (client, login, rules) = (self.checked()?, self.login(), self.rules());
         let Self { address: Address { topology, .. }, replicas, connect_timeout: limit, .. } = self;
         let why = match &topology {
             Topology::Cluster(_) if replicas > 0 => "`replicas` is not supported for a cluster",
             Topology::Quorum(_) => "a quorum has no run ledger; if you need only locks, use `connect_quorum`",
-            _ => return Ok(Plan { client, topology, login, limit, rules, replicas }),
+            _ => {
+                let home = home.clone();
+                return Ok(Plan { client, home, topology, login, limit, rules, replicas });
+            }
         };
         Err(misconfigured(why))
     }

@@ -7,7 +7,7 @@ use crate::{
     client::{Client, Login, PubSub},
     clock::ServerClock,
     cluster::{self, ClusterHandle},
-    connection::{Dialer, FailedDials, GRACE, ManagedConnection, Outage, Purpose, Target},
+    connection::{Dialer, FailedDials, GRACE, Home, ManagedConnection, Outage, Purpose, Target},
     error::{RequestError, misconfigured, not_connected, runtime_ended, unserved},
     pipeline::{fail, fail_as_ended, what},
     route::{OneServer, Route},
@@ -17,8 +17,8 @@ use crate::{
     wake::Subscriptions,
 };
 use lock_core::{
-    __private::{has_timer, lock, no_runtime},
-    LockError, LockName,
+    __private::lock,
+    LockName,
     backend::{BackendError, Submission, SubscriberId, WakeListener},
 };
 use std::{
@@ -27,7 +27,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    runtime::Handle,
     sync::SetOnce,
     task::JoinHandle,
     time::{sleep, timeout},
@@ -36,6 +35,7 @@ use tokio::{
 /// The settings of each attempt to connect.
 pub(crate) struct Plan<C> {
     pub(crate) client: Arc<C>,
+    pub(crate) home: Arc<Home>,
     pub(crate) topology: Topology,
     pub(crate) login: Login,
     /// The time limit of each dial.
@@ -47,7 +47,7 @@ pub(crate) struct Plan<C> {
 impl<C: Client> Plan<C> {
     /// Connects once.
     pub(crate) async fn open(&self) -> Result<(Route<C>, Vec<ConnectWarning>), BackendError> {
-        let (client, limit, rules) = (self.client.clone(), self.limit, self.rules);
+        let (client, home, limit, rules) = (self.client.clone(), self.home.clone(), self.limit, self.rules);
         let target = match &self.topology {
             Topology::Standalone(endpoint) => Target::Fixed(endpoint.clone()),
             Topology::Sentinel(address) => {
@@ -55,13 +55,14 @@ impl<C: Client> Plan<C> {
             }
             Topology::Cluster(seeds) => {
                 let (seeds, login) = (seeds.clone(), self.login.clone());
-                let settings = cluster::Settings { client, seeds, login, limit, rules };
+                let settings = cluster::Settings { client, home, seeds, login, limit, rules };
                 let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
                 return Ok((Route::Cluster(cluster), warnings));
             }
             Topology::Quorum(_) => return Err(misconfigured("a quorum has several servers")),
         };
-        let dialer = Dialer { client, target, login: self.login.clone(), limit, lost: None, admission: None };
+        let (login, lost, admission) = (self.login.clone(), None, None);
+        let dialer = Dialer { client, home, target, login, limit, lost, admission };
         let settings = Settings { rules, replicas: self.replicas, expected: Expected::Master };
         let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
         Ok((Route::One(server), warnings))
@@ -117,7 +118,7 @@ pub(crate) async fn one_server<C: Client>(
 /// A backend that connects in the background. Dropping it ends that task.
 pub(crate) struct Lazy<C: Client> {
     state: Arc<LazyState<C>>,
-    runtime: Handle,
+    home: Arc<Home>,
     task: JoinHandle<()>,
 }
 
@@ -143,11 +144,12 @@ struct Subscribers {
 
 impl<C: Client> Lazy<C> {
     /// Starts to connect.
-    pub(crate) fn start(plan: Plan<C>, runtime: &Handle) -> Self {
+    pub(crate) fn start(plan: Plan<C>) -> Self {
         let (connected, outage, subscribers) = (SetOnce::new(), Outage::new(), Mutex::default());
         let state = Arc::new(LazyState { connected, outage, subscribers });
-        let task = runtime.spawn(connect(plan, state.clone()));
-        Self { state, runtime: runtime.clone(), task }
+        let home = plan.home.clone();
+        let task = home.keeper().spawn(connect(plan, state.clone()));
+        Self { state, home, task }
     }
 
     pub(crate) fn get(&self) -> Option<&Connected<C>> {
@@ -171,7 +173,7 @@ impl<C: Client> Lazy<C> {
             return fail_as_ended(submission);
         }
         let state = self.state.clone();
-        self.runtime.spawn(async move {
+        self.home.keeper().spawn(async move {
             match state.connected(what(submission.operation())).await {
                 Ok(connected) => connected.route.submit(submission),
                 Err(error) => fail(submission, error),
@@ -260,29 +262,4 @@ async fn connect<C: Client>(plan: Plan<C>, state: Arc<LazyState<C>>) {
             Err(error) => sleep(failures.add(&error, &state.outage)).await,
         }
     }
-}
-
-/// Returns the current runtime, if it has timers and IO.
-///
-/// # Errors
-/// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) otherwise.
-pub(crate) fn current_runtime() -> Result<Handle, LockError> {
-    let why = match Handle::try_current() {
-        Err(_) => "there is none",
-        Ok(_) if !has_timer() => "it has no timers: build it with `enable_all`",
-        Ok(_) if !has_io() => "it has no IO: build it with `enable_all`",
-        Ok(runtime) => return Ok(runtime),
-    };
-    Err(no_runtime(format!("connections need a tokio runtime, and {why}")))
-}
-
-/// A runtime without IO reveals this only by panicking.
-#[cfg(unix)]
-fn has_io() -> bool {
-    std::panic::catch_unwind(|| drop(tokio::net::UnixStream::pair())).is_ok()
-}
-
-#[cfg(not(unix))]
-fn has_io() -> bool {
-    true
 }

@@ -5,7 +5,7 @@ use crate::{
     check::{self, Checked, ConnectWarning, Expected, LateNode},
     client::{Client, Command, Connection, DialError, Endpoint, Events, Login, PubSub, Secrets, Server},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
+    connection::{Dialer, Home, ManagedConnection, Purpose, Stragglers, Target},
     error::{self, is_refusal, while_connecting},
     keys::Keys,
     shared::{Channels, Rules},
@@ -25,6 +25,7 @@ use tokio::{
 /// The settings that all nodes share.
 pub(crate) struct Settings<C> {
     pub(crate) client: Arc<C>,
+    pub(crate) home: Arc<Home>,
     pub(crate) seeds: Vec<Server>,
     pub(crate) login: Login,
     /// The time limit of each dial.
@@ -140,6 +141,7 @@ impl<C: Client> Settings<C> {
         let endpoint = crate::client::Endpoint { server: server.clone(), database: None };
         Dialer {
             client: self.client.clone(),
+            home: self.home.clone(),
             target: Target::Fixed(endpoint),
             login: self.login.clone(),
             limit: self.limit,

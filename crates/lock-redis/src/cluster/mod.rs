@@ -101,7 +101,7 @@ impl<C: Client> ClusterHandle<C> {
             let routes = Mutex::new(routes);
             Cluster { settings, pubsub, routes, look, redirected, me: me.clone() }
         });
-        let task = tokio::spawn(run(cluster.clone(), redirections));
+        let task = cluster.settings.home.keeper().spawn(run(cluster.clone(), redirections));
         Ok((Self { cluster, task }, warnings))
     }
 

@@ -1,7 +1,10 @@
 //! Dialling: one dial with the settings of the backend and within its time limit, several servers at once, and the
 //! pauses between two attempts.
 
-use super::dialled::{Dialled, answered};
+use super::{
+    dialled::{Dialled, answered},
+    home::Home,
+};
 use crate::{
     client::{
         Client, Command, Connection, DialError, Endpoint, Events, Info, Listener, Login, Secrets, Server,
@@ -33,6 +36,7 @@ pub(crate) struct Dialer<C: Client> {
     pub(crate) login: Login,
     /// The time limit of each dial.
     pub(crate) limit: Duration,
+    pub(crate) home: Arc<Home>,
     /// Notified when a connection is lost.
     pub(crate) lost: Option<Arc<Notify>>,
     /// The checks that the server must pass before it gets requests, if it was not checked before.
@@ -58,6 +62,7 @@ pub(crate) enum Target<C> {
 }
 
 /// The purpose of a connection.
+#[derive(Clone)]
 pub(crate) enum Purpose {
     /// Requests. Pings keep the connection alive while it is idle.
     Requests,
@@ -66,7 +71,19 @@ pub(crate) enum Purpose {
 }
 
 impl<C: Client> Dialer<C> {
-    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
+    /// Dials a connection in the runtime of the connections.
+    pub(super) async fn dial(
+        self: &Arc<Self>,
+        purpose: &Purpose,
+    ) -> Result<Dialled<C::Connection>, BackendError> {
+        let dial = || {
+            let (dialer, purpose) = (self.clone(), purpose.clone());
+            async move { dialer.dial_here(&purpose).await }
+        };
+        self.home.run(dial).await.unwrap_or_else(|_| Err(error::runtime_ended("connect").into()))
+    }
+
+    async fn dial_here(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
         let until = Instant::now() + self.limit.min(LONGEST);
         let endpoint = match &self.target {
             Target::Fixed(endpoint) => endpoint.clone(),

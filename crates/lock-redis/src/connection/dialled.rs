@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    runtime::{Handle, Id},
     sync::{OnceCell, SetOnce},
     time::{Instant, timeout},
 };
@@ -43,6 +44,8 @@ pub(crate) struct Dialled<T> {
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
     pub(crate) server: Server,
+    /// The runtime in which it was dialled.
+    pub(super) runtime: Id,
     /// Set once the server is accepted as a node of a quorum.
     pub(crate) accepted: OnceCell<AcceptedNode>,
 }
@@ -84,7 +87,8 @@ impl<T: Connection> Dialled<T> {
     pub(super) fn new(connection: T, end: Arc<SetOnce<String>>, secrets: Secrets, server: Server) -> Self {
         let (liveness, replaced, accepted) = (Liveness::default(), SetOnce::new(), OnceCell::new());
         let trust = Arc::new(Trust::new(end.clone()));
-        Self { connection, liveness, trust, end, replaced, secrets, server, accepted }
+        let runtime = Handle::current().id();
+        Self { connection, liveness, trust, end, replaced, secrets, server, runtime, accepted }
     }
 
     /// Sends one command at the first poll. The wait for the reply has no time limit, but ends with the connection.

@@ -3,9 +3,11 @@
 
 mod dial;
 mod dialled;
+mod home;
 
 pub(crate) use dial::{Admission, Dialer, Pauses, Purpose, Stragglers, Target, between, jittered};
 pub(crate) use dialled::{Delivered, Delivery, Dialled, NO_ANSWER_AFTER, ReplaceReason, answered};
+pub(crate) use home::Home;
 
 use crate::{
     client::{Client, Command, PubSub, Reply, Server},
@@ -47,6 +49,7 @@ pub(crate) struct ManagedConnection<C: Client> {
     current: watch::Receiver<Current<C>>,
     /// The reason why there is no current connection.
     outage: Arc<Outage>,
+    home: Arc<Home>,
     supervisor: JoinHandle<()>,
 }
 
@@ -54,7 +57,7 @@ pub(crate) struct ManagedConnection<C: Client> {
 pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
 
 impl<C: Client> ManagedConnection<C> {
-    /// Dials a connection. Everything that it needs runs on the current runtime.
+    /// Dials a connection.
     pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
         let first = dialer.dial(&purpose).await?;
         Ok(Self::run(dialer, purpose, Some(Arc::new(first))))
@@ -67,9 +70,15 @@ impl<C: Client> ManagedConnection<C> {
 
     fn run(dialer: Arc<Dialer<C>>, purpose: Purpose, first: Current<C>) -> Self {
         let (sender, current) = watch::channel(first.clone());
-        let outage = Arc::new(Outage::new());
+        let (outage, home) = (Arc::new(Outage::new()), dialer.home.clone());
         let supervisor = Supervisor { dialer, purpose, current: sender, outage: outage.clone() };
-        Self { current, outage, supervisor: tokio::spawn(supervisor.run(first)) }
+        let supervisor = home.keeper().spawn(supervisor.run(first));
+        Self { current, outage, home, supervisor }
+    }
+
+    /// Returns the runtimes of this connection.
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.home
     }
 
     /// Sends one command at most once. If there is no connection, the call fails and the command is not sent.
@@ -169,6 +178,8 @@ struct Supervisor<C: Client> {
 enum Reason {
     Ended(String),
     Replaced(ReplaceReason),
+    /// Its runtime has ended or is not driven.
+    Moved,
 }
 
 impl<C: Client> Supervisor<C> {
@@ -194,12 +205,14 @@ impl<C: Client> Supervisor<C> {
                 lost.notify_one();
             }
             // A server that became a replica may still answer requests in progress during this
-            // pause.
-            sleep(reconnect_pause()).await;
+            // pause. For a connection that moves, the server is as it was.
+            if !matches!(reason, Reason::Moved) {
+                sleep(reconnect_pause()).await;
+            }
             dialled.close("replaced by another connection");
             drop(dialled);
             dialled = Arc::new(self.dial_until_connected().await);
-            if !matches!(reason, Reason::Ended(_)) {
+            if matches!(reason, Reason::Replaced(_)) {
                 if !replaced_at.is_some_and(|before| pauses.belong_together(asked_at - before)) {
                     pauses.start_over();
                 }
@@ -219,10 +232,12 @@ impl<C: Client> Supervisor<C> {
             sleep_until(replaceable_at).await;
             reason
         };
+        let home = &self.dialer.home;
         tokio::select! {
             biased;
             reason = dialled.ended() => Reason::Ended(reason),
             reason = replaced => Reason::Replaced(reason),
+            () = home.moved(), if dialled.runtime != home.keeper().id() => Reason::Moved,
             never = self.keep_alive(dialled) => match never {},
         }
     }
@@ -284,6 +299,7 @@ fn log(reason: &Reason) -> String {
             tracing::warn!(reason, "redis connection lost, reconnecting");
             format!("the connection was lost: {reason}")
         }
+        Reason::Moved => "the runtime of the connection has ended or is not driven".to_owned(),
         Reason::Replaced(ReplaceReason::Unresponsive) => {
             tracing::warn!("redis connection unresponsive, reconnecting");
             "the server did not reply".to_owned()

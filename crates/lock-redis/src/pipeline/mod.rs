@@ -24,7 +24,7 @@ pub(crate) use exchange::alone;
 pub(crate) use operation::in_full;
 pub(crate) use operation::{Submissions, complete, fail, is_worth_sending, leave_out, millis, slot, what};
 
-use crate::{client::Client, error::runtime_ended, shared::Shared};
+use crate::{client::Client, connection::Home, error::runtime_ended, shared::Shared};
 use call::Call;
 use futures_util::task::AtomicWaker;
 use lock_core::{__private::lock, backend::Submission};
@@ -44,8 +44,8 @@ pub(crate) struct RequestPipeline<C: Client> {
     state: Arc<Mutex<State>>,
     /// Wakes the task.
     waker: Arc<AtomicWaker>,
-    runtime: Id,
-    task: JoinHandle<()>,
+    /// Keeps a task running in the runtime of the connection.
+    runner: JoinHandle<()>,
 }
 
 /// The state shared by submitters and the task.
@@ -55,11 +55,28 @@ struct State {
     sent_in_place: Vec<Call>,
     /// `true` while the task is being polled. It reads this state again before it waits, so it need not be woken.
     in_turn: bool,
-    /// `true` once the task has ended.
+    /// The runtime of the task.
+    runtime: Id,
+    /// The number of the task. A task with another number was replaced when the connection moved to another runtime.
+    task: u64,
+    /// `true` once no task is left.
     closed: bool,
 }
 
 impl State {
+    fn new(runtime: Id) -> Self {
+        let (queue, sent_in_place) = (Queue::default(), Vec::new());
+        // The task is about to have its first turn.
+        Self { queue, sent_in_place, in_turn: true, runtime, task: 0, closed: false }
+    }
+
+    /// Begins another task, which is about to have its first turn. Returns its number.
+    fn begin_task(&mut self, runtime: Id) -> u64 {
+        self.queue.forget_calls(self.sent_in_place.len());
+        (self.in_turn, self.runtime, self.task) = (true, runtime, self.task + 1);
+        self.task
+    }
+
     /// Ends a turn of the task unless work remains, and returns `true` if it ended. `waits` is set if the task is
     /// waiting for a connection.
     fn end_turn(&mut self, connected: bool, waits: bool) -> bool {
@@ -79,14 +96,13 @@ impl State {
 }
 
 impl<C: Client> RequestPipeline<C> {
-    /// Starts the task in the current runtime.
+    /// Starts the task in the runtime of the connection.
     pub(crate) fn start(shared: Arc<Shared<C>>) -> Self {
-        // The task is about to have its first turn.
-        let state =
-            State { queue: Queue::default(), sent_in_place: Vec::new(), in_turn: true, closed: false };
-        let (state, waker) = (Arc::new(Mutex::new(state)), Arc::new(AtomicWaker::new()));
-        let task = tokio::spawn(Task::new(shared.clone(), state.clone(), waker.clone()));
-        Self { shared, state, waker, runtime: Handle::current().id(), task }
+        let (home, waker) = (shared.connection.home().clone(), Arc::new(AtomicWaker::new()));
+        let state = Arc::new(Mutex::new(State::new(home.of_connections().id())));
+        let runner = Runner { shared: shared.clone(), state: state.clone(), waker: waker.clone() };
+        let runner = home.keeper().spawn(runner.run(home.clone()));
+        Self { shared, state, waker, runner }
     }
 
     /// Accepts an operation.
@@ -96,7 +112,7 @@ impl<C: Client> RequestPipeline<C> {
             drop(state);
             return fail_as_ended(submission);
         }
-        let idle = !state.in_turn && state.queue.is_idle() && self.is_at_home();
+        let idle = !state.in_turn && state.queue.is_idle() && is_in(state.runtime);
         let standing = if idle { self.shared.connection.standing() } else { None };
         let Some(dialled) = standing else {
             let wakes = state.queue.push(submission, Instant::now()) && !state.in_turn;
@@ -127,16 +143,66 @@ impl<C: Client> RequestPipeline<C> {
             self.waker.wake();
         }
     }
+}
 
-    /// Returns `true` if the caller is in the runtime of the connection.
-    fn is_at_home(&self) -> bool {
-        Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
-    }
+/// Returns `true` if the caller is in this runtime.
+fn is_in(runtime: Id) -> bool {
+    Handle::try_current().is_ok_and(|current| current.id() == runtime)
 }
 
 impl<C: Client> Drop for RequestPipeline<C> {
     fn drop(&mut self) {
-        self.task.abort();
+        self.runner.abort();
+    }
+}
+
+/// Runs the task in the runtime of the connection: one task until the connection moves, and another one then. Dropping
+/// it ends the task, and fails what was not sent.
+struct Runner<C: Client> {
+    shared: Arc<Shared<C>>,
+    state: Arc<Mutex<State>>,
+    waker: Arc<AtomicWaker>,
+}
+
+impl<C: Client> Runner<C> {
+    async fn run(self, home: Arc<Home>) {
+        loop {
+            let (may_move, runtime) = (home.may_move(), home.of_connections());
+            let number = lock(&self.state).begin_task(runtime.id());
+            let (shared, state, waker) = (self.shared.clone(), self.state.clone(), self.waker.clone());
+            let task =
+                AbortOnDrop(runtime.spawn(async move { Task::new(shared, state, waker, number).await }));
+            if !may_move {
+                return task.ended().await;
+            }
+            tokio::select! {
+                () = task.ended() => home.leave_first(),
+                () = home.moved() => {}
+            }
+        }
+    }
+}
+
+impl<C: Client> Drop for Runner<C> {
+    fn drop(&mut self) {
+        let (queued, sent) = lock(&self.state).close();
+        sent.into_iter().for_each(|call| contained(|| drop(call)));
+        queued.into_iter().for_each(fail_as_ended);
+    }
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl AbortOnDrop {
+    /// Waits for the end of the task, which only ends with its runtime.
+    async fn ended(mut self) {
+        let _ = (&mut self.0).await;
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

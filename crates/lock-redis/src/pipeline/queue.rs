@@ -72,6 +72,11 @@ impl<T> Queue<T> {
         self.calls -= calls;
     }
 
+    /// Forgets all calls in progress except for this many.
+    pub(super) fn forget_calls(&mut self, but: usize) {
+        self.calls = but;
+    }
+
     /// Returns the moment since which the oldest operation has been waiting.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|queued| queued.since)

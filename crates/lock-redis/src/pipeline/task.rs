@@ -4,7 +4,6 @@
 use super::{
     State,
     call::Call,
-    fail_as_ended,
     operation::{complete, contained, fail, is_worth_sending, leave_out, what},
     queue::Queued,
 };
@@ -22,7 +21,7 @@ use lock_core::{
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -34,12 +33,12 @@ const MAX_ROUNDS: usize = 32;
 /// The interval of checks for unanswered calls.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// The owner of the calls in progress. Dropping it completes the remaining operations, sent ones as
-/// unknown and others as not applied.
+/// The owner of the calls in progress. Dropping it completes their operations as unknown.
 pub(super) struct Task<C: Client> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) state: Arc<Mutex<State>>,
     pub(super) waker: Arc<AtomicWaker>,
+    number: u64,
     calls: Vec<Call>,
     /// The wait for the next connection, while operations are queued and there is none.
     reconnection: Option<BoxFuture<'static, Reconnection>>,
@@ -57,14 +56,43 @@ enum Reconnection {
 }
 
 impl<C: Client> Task<C> {
-    pub(super) fn new(shared: Arc<Shared<C>>, state: Arc<Mutex<State>>, waker: Arc<AtomicWaker>) -> Self {
-        Self { shared, state, waker, calls: Vec::new(), reconnection: None, look: Box::pin(sleep(LOOK)) }
+    pub(super) fn new(
+        shared: Arc<Shared<C>>,
+        state: Arc<Mutex<State>>,
+        waker: Arc<AtomicWaker>,
+        number: u64,
+    ) -> Self {
+        let (calls, reconnection, look) = (Vec::new(), None, Box::pin(sleep(LOOK)));
+        Self { shared, state, waker, number, calls, reconnection, look }
+    }
+
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        state_of(&self.state, self.number)
+    }
+
+    /// Begins a turn, and returns `false` if this task was replaced. The waker is registered before any other state is
+    /// read, since a wake-up in between would be missed otherwise, and under the mutex, so that it cannot replace that of a
+    /// later task.
+    fn begin_turn(&self, context: &Context<'_>) -> bool {
+        let Some(mut state) = self.state() else { return false };
+        self.waker.register(context.waker());
+        state.in_turn = true;
+        true
+    }
+
+    /// Records that calls have ended. Those of a replaced task are forgotten.
+    fn end_calls(&self, calls: usize) {
+        if let Some(mut state) = self.state() {
+            state.queue.end_calls(calls);
+        }
     }
 
     /// Takes over the calls that were sent in place, and completes the operations of finished
     /// calls.
     fn finish_calls(&mut self) {
-        self.calls.append(&mut lock(&self.state).sent_in_place);
+        if let Some(mut state) = state_of(&self.state, self.number) {
+            self.calls.append(&mut state.sent_in_place);
+        }
         let mut answered = Vec::new();
         self.calls.retain_mut(|call| {
             let answers = call.poll();
@@ -72,7 +100,7 @@ impl<C: Client> Task<C> {
             answered.extend(answers);
             goes_on
         });
-        lock(&self.state).queue.end_calls(answered.len());
+        self.end_calls(answered.len());
         wake_together(|| {
             for (submission, reply) in answered.into_iter().flatten() {
                 if let Some((submission, reply)) = self.shared.redirect(submission, reply) {
@@ -87,10 +115,10 @@ impl<C: Client> Task<C> {
         let Some(dialled) = self.shared.connection.standing() else { return };
         self.reconnection = None;
         loop {
-            let Some(queued) = lock(&self.state).queue.next_call() else { return };
+            let Some(queued) = self.state().and_then(|mut state| state.queue.next_call()) else { return };
             let submissions = self.worth_sending(queued);
             if submissions.is_empty() {
-                lock(&self.state).queue.end_calls(1);
+                self.end_calls(1);
                 continue;
             }
             let mut call = Call::new(&self.shared, dialled.clone(), submissions, &self.waker);
@@ -154,11 +182,16 @@ impl<C: Client> Task<C> {
             let now = Instant::now();
             let is_old = |call: &mut Call| now >= call.since + NO_ANSWER_AFTER;
             let given_up: Vec<_> = self.calls.extract_if(.., is_old).collect();
-            lock(&self.state).queue.end_calls(given_up.len());
+            self.end_calls(given_up.len());
             drop(given_up);
             self.look.as_mut().reset(now + LOOK);
         }
     }
+}
+
+/// Returns the state, unless the task with this number was replaced.
+fn state_of(state: &Mutex<State>, number: u64) -> Option<MutexGuard<'_, State>> {
+    Some(lock(state)).filter(|state| state.task == number)
 }
 
 impl<C: Client> Future for Task<C> {
@@ -166,9 +199,9 @@ impl<C: Client> Future for Task<C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = &mut *self;
-        // Registered before any state is read: a wake-up in between would be missed otherwise.
-        task.waker.register(context.waker());
-        lock(&task.state).in_turn = true;
+        if !task.begin_turn(context) {
+            return Poll::Ready(());
+        }
         for _ in 0..MAX_ROUNDS {
             task.finish_calls();
             task.send();
@@ -176,11 +209,14 @@ impl<C: Client> Future for Task<C> {
             let connected = task.shared.connection.is_up() || task.poll_reconnection(context).is_ready();
             let is_answered = task.calls.iter().any(Call::is_ready);
             // From here on, submitters wake the task.
-            if !is_answered && lock(&task.state).end_turn(connected, task.reconnection.is_some()) {
+            let waits = task.reconnection.is_some();
+            if !is_answered && task.state().is_none_or(|mut state| state.end_turn(connected, waits)) {
                 return Poll::Pending;
             }
         }
-        lock(&task.state).in_turn = false;
+        if let Some(mut state) = task.state() {
+            state.in_turn = false;
+        }
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -188,12 +224,8 @@ impl<C: Client> Future for Task<C> {
 
 impl<C: Client> Drop for Task<C> {
     fn drop(&mut self) {
-        let (queued, sent) = lock(&self.state).close();
-        for call in sent.into_iter().chain(self.calls.drain(..)) {
+        for call in self.calls.drain(..) {
             contained(|| drop(call));
-        }
-        for submission in queued {
-            fail_as_ended(submission);
         }
     }
 }

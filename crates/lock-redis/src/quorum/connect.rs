@@ -11,8 +11,8 @@ use crate::{
     check::Expected,
     client::{Client, Command, PubSub, Reply, Server, printable},
     clock::ServerClock,
-    connect::{Settings, current_runtime, one_server},
-    connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
+    connect::{Settings, one_server},
+    connection::{Dialer, Home, ManagedConnection, Purpose, Stragglers, Target},
     error::{is_refusal, misconfigured, named},
     route::{OneServer, Route},
     shared::{ForeignStrings, Rules, Shared},
@@ -48,8 +48,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// nodes. An unreachable node is dialled until it responds, and its permissions are not tested
     /// in advance.
     ///
-    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and
-    /// end with it. Also pass the worker to the factory, or use
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime; see
+    /// [`RedisBackend`]. Also pass the worker to the factory, or use
     /// [`connect_store`](Self::connect_store).
     ///
     /// # Errors
@@ -63,14 +63,11 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// # Cancel safety
     /// Dropping the future closes the connections.
     pub async fn connect_quorum(self) -> Result<QuorumBackend, LockError> {
-        match self.worker.clone() {
-            Some(worker) => worker.run(self.open_quorum()).await?,
-            None => self.open_quorum().await,
-        }
+        let home = Home::new(self.worker.clone())?;
+        home.clone().run_here(self.open_quorum(home)).await?
     }
 
-    async fn open_quorum(mut self) -> Result<QuorumBackend, LockError> {
-        current_runtime()?;
+    async fn open_quorum(mut self, home: Arc<Home>) -> Result<QuorumBackend, LockError> {
         let (client, login, rules) = (self.checked()?, self.login(), self.rules());
         let Self { address: Address { topology, .. }, connect_timeout: limit, worker, .. } = self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
@@ -91,7 +88,8 @@ impl<C: Client> RedisBackendBuilder<C> {
         let candidates = nodes.into_iter().enumerate().map(|(position, endpoint)| {
             let (client, login, server) = (client.clone(), login.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
-            let dialer = Dialer { client, target, login, limit, lost: None, admission: None };
+            let (home, lost, admission) = (home.clone(), None, None);
+            let dialer = Dialer { client, home, target, login, limit, lost, admission };
             let place = Place { peers: peers.clone(), position };
             Candidate { server, dialer: Arc::new(dialer), place }
         });

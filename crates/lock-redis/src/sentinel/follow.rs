@@ -43,7 +43,8 @@ impl Listener for News {
 impl Follower {
     /// Starts following the master for the connections of `shared`.
     pub(crate) fn start<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>) -> Self {
-        Self(tokio::spawn(follow(sentinels, shared)))
+        let keeper = shared.connection.home().keeper().clone();
+        Self(keeper.spawn(follow(sentinels, shared)))
     }
 }
 
@@ -57,6 +58,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
     let news = Arc::new(News::default());
     let dialer = Arc::new(Dialer {
         client: sentinels.client.clone(),
+        home: shared.connection.home().clone(),
         target: Target::AnySentinel(sentinels.clone()),
         login: Login::Fixed(sentinels.credentials().clone()),
         limit: sentinels.limit,

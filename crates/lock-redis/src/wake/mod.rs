@@ -80,7 +80,7 @@ impl<C: Client> Subscriptions<C> {
 
     fn tended(connection: ManagedConnection<C>, wakes: Arc<Wakes>) -> Self {
         let connection = Arc::new(connection);
-        let task = tokio::spawn(tend(connection.clone(), wakes.clone()));
+        let task = connection.home().keeper().spawn(tend(connection.clone(), wakes.clone()));
         Self { connection, wakes, task }
     }
 

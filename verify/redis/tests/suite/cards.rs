@@ -5,7 +5,7 @@ use super::{
     support::{answered, redis, until},
 };
 use lock_core::{
-    LockFactory,
+    LockFactory, Worker,
     backend::{Directory, LeaseId, ProcessId},
     inspect::ProcessCard,
 };
@@ -16,6 +16,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
+use tokio::runtime::Handle;
 use tracing::level_filters::LevelFilter;
 
 const THIS_TEST: &str = "suite::cards::inspect_names_the_process_of_a_holder";
@@ -132,7 +133,9 @@ async fn missing_permission_disables_the_card_with_one_warning() {
     let rights = least_rights().replace("~distlock:*", "~distlock:check:*");
     let server = RedisServer::builder().user(&rights).start();
     let url = format!("redis://locks:change-me@127.0.0.1:{}", server.port());
-    let locks = LockFactory::new(redis(&url).await);
+    // In this thread, whose log the test reads.
+    let here = Worker::on(Handle::current());
+    let locks = LockFactory::builder(redis(&url).await).worker(here).build().unwrap();
     let guard = locks.named("conformance:x").unwrap().acquire().await.unwrap();
     let refused =
         || log.text().lines().filter(|line| line.contains("no further cards will be written")).count();

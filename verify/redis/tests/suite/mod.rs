@@ -11,6 +11,7 @@ mod cluster;
 mod conformance;
 mod connecting;
 mod counterexamples;
+mod executors;
 mod foreign;
 mod golden;
 mod heartbeats;
@@ -34,4 +35,3 @@ pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;
 mod waking;
-mod workers;

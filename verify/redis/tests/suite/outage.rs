@@ -117,23 +117,6 @@ async fn health_check_reports_whether_the_server_answers() {
     assert!(backend.is_connected());
 }
 
-/// The connections end with the runtime. Nothing hangs or panics.
-#[test]
-fn backend_that_outlives_its_runtime_fails() {
-    let server = RedisServer::start();
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let first = runtime();
-    let backend = first.block_on(redis(&server.url()));
-    drop(first);
-    let locks = LockFactory::new(backend);
-    runtime().block_on(async {
-        let acquiring = locks.named("x").unwrap().acquire();
-        let error = answered("the acquire", acquiring).await.map(drop).unwrap_err();
-        assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false));
-        assert!(error.backend_error().unwrap().to_string().contains("runtime"), "{error:?}");
-    });
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_forced_release_is_ambiguous() {
     let server = RedisServer::start();

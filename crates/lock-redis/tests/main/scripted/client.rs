@@ -1,7 +1,7 @@
 //! The client of the in-memory server.
 
 use super::{Answer, Arrived, Dial, Open, Server};
-use lock_core::backend::BackendError;
+use lock_core::{Worker, backend::BackendError};
 use lock_redis::{
     Address, RedisBackendBuilder, Tls,
     client::{
@@ -14,7 +14,10 @@ use std::{
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
 /// The client, with access to the server. Clones share the server.
 #[derive(Clone, Default)]
@@ -28,8 +31,13 @@ impl Scripted {
         self.builder_of("redis://:canary@cache:6379")
     }
 
+    /// In the runtime of the test, whose time may be paused.
     pub(crate) fn builder_of(&self, url: &str) -> RedisBackendBuilder<Self> {
-        RedisBackendBuilder::new(self.clone(), Address::parse(url).unwrap())
+        let builder = RedisBackendBuilder::new(self.clone(), Address::parse(url).unwrap());
+        match Handle::try_current() {
+            Ok(here) => builder.worker(Worker::on(here)),
+            Err(_) => builder,
+        }
     }
 
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {

@@ -1,0 +1,250 @@
+//! Locks from any executor and from none: connections that outlive the runtime that connected, and their move to the
+//! keeper when that runtime ends or is not driven.
+
+use super::support::{HANGS, grow_old, has, redis, until};
+use crate::client::{RedisBackend, RedisBackendBuilder};
+use lock_core::{LockErrorKind, LockFactory, LockOptions, Store, Worker, observer::WakeSource};
+use lock_testkit::{RedisCluster, RedisSentinels, RedisServer};
+use std::{
+    future::pending,
+    hint::spin_loop,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// Longer than the move of a connection takes, even on a busy machine.
+const LEASE: Duration = Duration::from_secs(4);
+
+fn current() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn multi() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+fn builder(url: &str) -> RedisBackendBuilder {
+    RedisBackendBuilder::from_url(url).unwrap()
+}
+
+fn locks(store: impl Into<Store>) -> LockFactory {
+    LockFactory::builder(store).options(LockOptions::new().lease(LEASE)).build().unwrap()
+}
+
+#[test]
+fn locks_work_under_another_executor() {
+    let server = RedisServer::start();
+    smol::block_on(async {
+        let locks = locks(RedisBackend::connect(&server.url()).await.unwrap());
+        let lock = locks.named("x").unwrap();
+        drop(lock.acquire().await.unwrap());
+        let guard = lock.acquire().await.unwrap();
+        let lost = smol::spawn(guard.lost());
+        smol::Timer::after(3 * LEASE).await;
+        assert!(guard.is_held() && !lost.is_finished() && has(&server, "x"), "it is renewed");
+        assert_eq!(
+            locks.inspect("x").await.unwrap().stored.unwrap().lease,
+            guard.hold().lease_id().to_string()
+        );
+        assert!(guard.release().await.unwrap().was_held());
+        assert!(locks.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn threads_without_a_runtime_exclude_each_other() {
+    let server = RedisServer::start();
+    let locks = locks(builder(&server.url()).connect_lazy().unwrap());
+    let inside = AtomicU32::new(0);
+    thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                let lock = locks.named("x").unwrap();
+                for _ in 0..50 {
+                    let guard = lock.acquire_timeout_blocking(HANGS).unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert!(guard.release_blocking().unwrap().was_held());
+                }
+            });
+        }
+    });
+    assert!(!has(&server, "x"));
+}
+
+/// The only thread of the application computes without an await.
+#[test]
+fn spinning_application_keeps_its_lock() {
+    let server = RedisServer::start();
+    current().block_on(async {
+        let locks = locks(RedisBackend::connect(&server.url()).await.unwrap());
+        let guard = locks.named("x").unwrap().acquire().await.unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < 2 * LEASE {
+            spin_loop();
+        }
+        assert!(has(&server, "x") && guard.is_held());
+        assert!(guard.release().await.unwrap().was_held());
+    });
+    assert!(!has(&server, "x"));
+}
+
+#[test]
+fn hold_of_a_runtime_that_is_rarely_driven_is_renewed() {
+    let server = RedisServer::start();
+    let runtime = current();
+    let locks = locks(runtime.block_on(RedisBackend::connect(&server.url())).unwrap());
+    let lock = locks.named("x").unwrap();
+    let guard = runtime.block_on(lock.acquire()).unwrap();
+    let lost = runtime.spawn(guard.lost());
+    for _ in 0..3 {
+        thread::sleep(LEASE);
+        runtime.block_on(tokio::task::yield_now());
+    }
+    assert!(guard.is_held() && !lost.is_finished(), "it is renewed");
+    drop(guard);
+    assert!(runtime.block_on(lock.acquire_timeout(HANGS)).is_ok());
+}
+
+/// Returns stores of each kind, connected in the runtime.
+fn connected(runtime: &Runtime, urls: &[String]) -> Vec<LockFactory> {
+    let connect = |url: &String| locks(runtime.block_on(builder(url).connect_store()).unwrap());
+    urls.iter().map(connect).collect()
+}
+
+/// Holds live on, and the next request works.
+#[test]
+fn locks_outlive_the_runtime_that_connected() {
+    let (server, cluster, sentinels) = (RedisServer::start(), RedisCluster::start(), RedisSentinels::start());
+    let nodes: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    nodes.iter().for_each(grow_old);
+    let hosts: Vec<_> = nodes.iter().map(|server| server.url().replace("redis://", "")).collect();
+    let urls = [server.url(), cluster.url(), sentinels.url(), format!("redlock://{}", hosts.join(","))];
+    let (first, second) = (multi(), multi());
+    let factories = connected(&first, &urls);
+    let guards: Vec<_> =
+        factories.iter().map(|locks| first.block_on(locks.named("x").unwrap().acquire()).unwrap()).collect();
+    drop(first);
+    for (locks, url) in factories.iter().zip(&urls) {
+        let lock = locks.named("y").unwrap();
+        let guard =
+            second.block_on(lock.acquire_timeout(HANGS)).unwrap_or_else(|error| panic!("{url}: {error:#}"));
+        assert!(second.block_on(guard.release()).unwrap().was_held(), "{url}");
+    }
+    thread::sleep(2 * LEASE);
+    for ((locks, guard), url) in factories.iter().zip(guards).zip(&urls) {
+        assert!(guard.is_held(), "{url}");
+        assert!(second.block_on(guard.release()).unwrap().was_held(), "{url}");
+        assert!(second.block_on(locks.shutdown()).is_clean(), "{url}");
+    }
+}
+
+/// A waiter in another runtime is woken by a message, not by its next poll, although the runtime of the connection for
+/// messages has ended.
+#[test]
+fn waiter_is_woken_after_the_end_of_the_runtime_that_connected() {
+    let server = RedisServer::start();
+    let (first, second) = (multi(), multi());
+    let wakes = super::support::WakeUps::default();
+    let waiting = first.block_on(wakes.of(&server.url(), LEASE * 100));
+    let holding = locks(second.block_on(redis(&server.url())));
+    let guard = second.block_on(holding.named("x").unwrap().acquire()).unwrap();
+    let waits = second.spawn(waiting.named("x").unwrap().acquire());
+    drop(first);
+    let lock = waiting.named("y").unwrap();
+    drop(second.block_on(lock.acquire_timeout(HANGS)).unwrap());
+    second.block_on(async {
+        let subscribed = || server.command(&["PUBSUB", "CHANNELS"]).list().len();
+        until("it is subscribed again", async || subscribed() == 1).await;
+        let before = wakes.count("x", WakeSource::Poll);
+        guard.release().await.unwrap();
+        let guard = tokio::time::timeout(HANGS, waits).await.unwrap().unwrap().unwrap();
+        assert_eq!(wakes.count("x", WakeSource::Poll), before);
+        guard.release().await.unwrap();
+    });
+}
+
+static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+
+/// As in the tests of an application, each of which has its own runtime.
+static SHARED: LazyLock<LockFactory> =
+    LazyLock::new(|| locks(builder(&SERVER.url()).connect_lazy().unwrap()));
+
+macro_rules! tests_that_share_a_factory {
+    ($($test:ident)+) => {$(
+        #[tokio::test]
+        async fn $test() {
+            for _ in 0..20 {
+                let guard = SHARED.named("x").unwrap().acquire_timeout(HANGS).await.unwrap();
+                tokio::task::yield_now().await;
+                drop(guard);
+            }
+        }
+    )+};
+}
+
+tests_that_share_a_factory! { static_factory_1 static_factory_2 static_factory_3 static_factory_4 static_factory_5 }
+
+/// They have no timers or no IO, so the connections live in the keeper.
+#[test]
+fn incomplete_runtimes_can_connect() {
+    let server = RedisServer::start();
+    for runtime in [
+        Builder::new_current_thread().build().unwrap(),
+        Builder::new_current_thread().enable_io().build().unwrap(),
+        Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(),
+    ] {
+        runtime.block_on(async {
+            let locks = locks(RedisBackend::connect(&server.url()).await.unwrap());
+            let guard = locks.named("x").unwrap().acquire().await.unwrap();
+            assert!(guard.release().await.unwrap().was_held());
+            assert!(locks.shutdown().await.is_clean());
+        });
+    }
+}
+
+#[test]
+fn worker_on_an_incomplete_runtime_is_a_typed_error() {
+    let server = RedisServer::start();
+    for (runtime, says) in [
+        (Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap(), "no timers"),
+        (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), "no IO"),
+    ] {
+        let builder = || builder(&server.url()).worker(Worker::on(runtime.handle().clone()));
+        let eager = current().block_on(builder().connect()).map(drop);
+        for error in [eager.unwrap_err(), builder().connect_lazy().map(drop).unwrap_err()] {
+            assert_eq!(error.kind(), LockErrorKind::NoRuntime, "{error:#}");
+            assert!(error.to_string().contains(says), "{error:#}");
+        }
+    }
+}
+
+#[test]
+fn thread_of_a_worker_ends_with_the_last_backend() {
+    let server = RedisServer::start();
+    let worker = Worker::thread().unwrap();
+    let alive = Arc::new(());
+    let ended = Arc::downgrade(&alive);
+    let runtime = current();
+    let task = async move {
+        tokio::spawn(async move {
+            let _alive = alive;
+            pending::<()>().await;
+        });
+    };
+    runtime.block_on(worker.run(task)).unwrap();
+    let backend = runtime.block_on(builder(&server.url()).worker(worker).connect()).unwrap();
+    let locks = LockFactory::new(backend.clone());
+    drop(locks.named("x").unwrap().acquire_blocking().unwrap());
+    drop(locks);
+    runtime.block_on(backend.ping()).expect("connections live as long as their backend");
+    assert!(ended.upgrade().is_some());
+    drop(backend);
+    runtime.block_on(until("the thread ends with its last owner", async || ended.upgrade().is_none()));
+}
