@@ -12,7 +12,7 @@ use crate::{
     lock::Lock,
     machine::LostReason,
     observer::{LockEvent, Notable, TermEnd},
-    sync::{sleep, timeout},
+    sync::sleep,
     time::Moment,
 };
 use futures_util::FutureExt;
@@ -20,12 +20,15 @@ use std::{
     any::Any,
     convert::Infallible,
     fmt::Display,
-    future::Future,
+    future::{Future, pending},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     time::Duration,
 };
-use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+use tokio::{
+    sync::{Mutex, MutexGuard, Notify, watch},
+    task::unconstrained,
+};
 
 /// The role of this process in an election, as returned by [`Election::role`](super::Election::role).
 #[derive(Debug, Clone)]
@@ -179,13 +182,18 @@ impl Candidate {
             }
             self.handle().log(&Notable::CampaignFailed { name: self.lock.name(), error: &error });
             // The pause does not grow: an acquire has a back-off of its own, and fails only after the outage budget.
-            self.pause(self.options.initial_delay).await;
+            self.pause(self.options.initial_delay).await?;
         }
     }
 
     /// Pauses for `delay` and up to a quarter more, but no longer than the maximum delay.
-    pub(super) async fn pause(&self, delay: Duration) {
-        self.follow_while(sleep(self.with_jitter(delay))).await;
+    pub(super) async fn pause(&self, delay: Duration) -> Result<(), LockError> {
+        self.follow_while(self.sleep(self.with_jitter(delay))).await
+    }
+
+    /// Sleeps, under any executor.
+    async fn sleep(&self, duration: Duration) -> Result<(), LockError> {
+        self.handle().in_runtime(async { sleep(duration).await }).await
     }
 
     fn with_jitter(&self, delay: Duration) -> Duration {
@@ -215,7 +223,10 @@ impl Candidate {
                 }
                 changes
             });
-            sleep(every).await;
+            if self.sleep(every).await.is_err() {
+                // The acquire fails with the same error.
+                return pending().await;
+            }
         }
     }
 
@@ -336,10 +347,9 @@ impl<'a> Tenure<'a> {
         tokio::select! {
             biased;
             reason = self.hold.lost() => Ended::from(TermEnd::Lost(reason)),
-            outcome = timeout(grace, work) => {
-                let detail = outcome.map(|outcome| Ended::of(outcome, &self.hold).detail);
-                Ended { end, detail: detail.unwrap_or_default() }
-            }
+            outcome = work => Ended { end, detail: Ended::of(outcome, &self.hold).detail },
+            // Ends a body that uses up the cooperative budget in each poll, too.
+            _ = unconstrained(self.candidate.sleep(grace)) => Ended::from(end),
         }
     }
 

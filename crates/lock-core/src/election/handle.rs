@@ -201,8 +201,8 @@ impl<B> Lead<B> {
     /// ended.
     ///
     /// # Errors
-    /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, and
-    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime) outside of a tokio runtime.
+    /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, or
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime).
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future drops the body, then releases the lock in the background. Prefer `shutdown`,
@@ -243,7 +243,7 @@ impl<B> Lead<B> {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(LeadEnd::Stopped),
-                () = candidate.pause(delay) => {}
+                paused = candidate.pause(delay) => paused?,
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::support::{HANGS, Kept, World, millis, secs, until};
 use futures_util::FutureExt;
 use lock_core::{
     Lock, LockErrorKind, LockFactory, LockGuard, LockOptions, LostReason, MemoryBackend, Store, Worker,
+    election::{ElectionOptions, LeadEnd},
     observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
@@ -76,6 +77,36 @@ fn loss_is_noticed_under_another_executor() {
         let guard = lock.acquire().await.unwrap();
         assert_eq!(guard.lost().await, LostReason::Expired);
     });
+}
+
+/// A candidate watches the leader, pauses after a failed term, and gives its body a grace period.
+#[test]
+fn election_works_under_another_executor() {
+    let (store, mut terms) = (MemoryBackend::new(), 0);
+    let held = LockFactory::new(store.clone()).named("x").unwrap().acquire_blocking().unwrap();
+    let options = ElectionOptions::new().back_off(millis(50), secs(1)).grace(millis(50));
+    let locks = LockFactory::new(store);
+    let election = locks.election("x").unwrap().with_options(options).unwrap();
+    let leads = election.lead(|_| {
+        terms += 1;
+        let fails = terms == 1;
+        async move {
+            match fails {
+                true => Err("the first term fails"),
+                false => std::future::pending().await,
+            }
+        }
+    });
+    let end = smol::block_on(async {
+        let stop = async {
+            smol::Timer::after(millis(200)).await;
+            held.release().await.unwrap();
+            smol::Timer::after(millis(500)).await;
+        };
+        leads.until(stop).await
+    });
+    assert_eq!(end.unwrap(), LeadEnd::Stopped);
+    assert_eq!(terms, 2);
 }
 
 #[test]
