@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     drop(guard);
 
     for locks in [here, there] {
-        assert!(locks.shutdown().await.is_clean()); // before the runtime ends: releases all locks
+        assert!(locks.shutdown().await.is_clean()); // releases all locks
     }
     Ok(())
 }

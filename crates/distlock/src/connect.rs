@@ -56,8 +56,8 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// # Errors
 /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL or a file that it names cannot be
 /// used, [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) for `redlock://`, since the nodes of a quorum
-/// must be compared first, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio
-/// runtime with timers and IO. None contains secrets from the URL.
+/// must be compared first, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if there is no runtime
+/// for the connections. None contains secrets from the URL.
 pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
     check_scheme(url)?;
     Ok(LockFactory::new(connectors().connect_lazy(url)?))

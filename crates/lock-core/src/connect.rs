@@ -16,8 +16,8 @@ pub trait Connector: Debug + Send + Sync + 'static {
     /// A [`LockError`] that says what to do and contains no secrets from the URL.
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
 
-    /// Creates the store without waiting for a server. It connects in the background, in the current tokio runtime, and
-    /// its operations fail as unavailable until then.
+    /// Creates the store without waiting for a server. It connects in the background, and its operations fail as
+    /// unavailable until then.
     ///
     /// # Errors
     /// A [`LockError`] if the URL or the files that it names cannot be used, or if the store must be reached first.

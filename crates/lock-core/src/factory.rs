@@ -11,17 +11,16 @@ use crate::{
     owner::Owner,
 };
 #[cfg(doc)]
-use crate::{error::LockErrorKind, options::Limits, worker::Worker};
+use crate::{error::LockErrorKind, options::Limits};
 use std::{sync::Arc, time::Duration};
 
-/// A factory for locks, with a store, a process id and a worker.
+/// A factory for locks, with a store and a process id.
 ///
 /// Create one per process and clone it: clones refer to the same factory. Two factories in one process exclude each
 /// other, as two processes do.
 ///
-/// No runtime is needed to create one, so it may be a `static`. Its worker, the task that renews and
-/// releases, is started by the first acquire, in that acquire's tokio runtime. A factory used from several
-/// runtimes has one worker in each. With its own [`Worker`], it depends on none of them.
+/// It may be a `static`, and works under any executor, and in threads without one. The first acquire starts the
+/// keeper, a thread in which the factories of the process renew leases, end waits and release dropped guards.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -36,9 +35,8 @@ use std::{sync::Arc, time::Duration};
 /// ```
 ///
 /// # Dropping
-/// When the factory and all its locks and guards are dropped, the last guards are still released in the background if
-/// the runtime is alive; otherwise their leases expire by themselves. [`shutdown`](Self::shutdown) waits for the
-/// releases and reports those that failed.
+/// When the factory and all its locks and guards are dropped, the last guards are still released in the background,
+/// for at most 10 s. [`shutdown`](Self::shutdown) waits for the releases and reports those that failed.
 #[derive(Debug, Clone)]
 pub struct LockFactory {
     handle: Arc<Handle>,
@@ -214,8 +212,6 @@ impl LockFactory {
     /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) has not
     /// passed is not released: its lease also expires by itself.
     ///
-    /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
-    ///
     /// It does not wait for work that runs under a lock; that work is notified as for any other loss. To drain, stop
     /// accepting work, await your tasks, then shut down.
     ///
@@ -233,8 +229,8 @@ impl LockFactory {
     /// ```
     ///
     /// # Cancel safety
-    /// If the future is dropped, the shutdown continues in the background, as long as the runtime lives and for at
-    /// most 10 s or `within`, whichever is longer; call it again to wait for the rest.
+    /// If the future is dropped, the shutdown continues in the background for at most 10 s or `within`,
+    /// whichever is longer; call it again to wait for the rest.
     pub async fn shutdown_within(&self, within: Duration) -> ShutdownReport {
         self.handle.shut_down(within).await
     }

@@ -84,7 +84,7 @@ impl LockFactory {
 /// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
 /// | [`clock`](Self::clock) | [`BootClock`] |
 /// | [`prefix`](Self::prefix) | none |
-/// | [`worker`](Self::worker) | the store's worker, if it has one |
+/// | [`worker`](Self::worker) | the store's worker, or else the keeper |
 /// | [`program`](Self::program) | the name of the executable, without a version |
 /// | [`without_card`](Self::without_card) | a card in the store, if the store keeps cards |
 ///
@@ -148,8 +148,10 @@ impl LockFactoryBuilder {
     }
 
     /// Sets the clock that measures leases. Under tokio's paused time this must be a `TestClock` (feature `test-util`).
-    /// With a custom clock, leases are renewed only by the runtime's timer. With the default clock, a thread of this
-    /// process also renews them while a blocked thread keeps the runtime's timers from running.
+    ///
+    /// Without a [`worker`](Self::worker), a factory with its own clock works in the tokio runtime in which it is used,
+    /// and in the next one after that has ended. Outside of a runtime, acquires fail with
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime).
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -181,8 +183,8 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets the [`Worker`] in which the factory renews leases, ends waits and sends releases, instead of the runtimes
-    /// in which it is used. Without this call, the factory uses the store's worker, if there is one.
+    /// Sets the [`Worker`] in which the factory renews leases, ends waits and sends releases. Without this call, it is
+    /// the store's worker, if there is one, or else the keeper, a thread that all factories of the process share.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);
         self

@@ -20,8 +20,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// [`fencing_token`](Self::fencing_token).
 ///
 /// # Dropping
-/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the factory's worker sends the
-/// release. Prefer [`release`](Self::release) in async code: it reports whether the lock was still held at the end.
+/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the keeper sends the release. Prefer [`release`](Self::release) in async code: it reports whether the lock was still held at the end.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

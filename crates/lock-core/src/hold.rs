@@ -87,7 +87,7 @@ impl Hold {
     }
 
     /// Returns `true` if the hold is currently valid. It checks the clock and sends nothing, so even the first call
-    /// after a pause of this process is accurate. After the last guard is dropped, it may stay `true` until the worker
+    /// after a pause of this process is accurate. After the last guard is dropped, it may stay `true` until the keeper
     /// has released the hold. Once `false`, it stays `false`.
     ///
     /// A result of `true` can be stale by the next instruction. Use the [`FencingToken`] to reject the

@@ -41,8 +41,8 @@ impl LastUse {
 /// `true` if the first lock was held throughout.
 ///
 /// `connect` creates the factory inside the runtime, and `lease` is the duration of its leases. With
-/// two or more threads, the thread blocks for two and a half leases. A single thread cannot renew
-/// while it is blocked, so it blocks for a quarter of a lease and the watchdog must catch up.
+/// two or more threads, the thread blocks for two and a half leases. A single thread also runs the
+/// connections of a store, so it blocks for a quarter of a lease.
 pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
 where
     F: Future<Output = LockFactory> + Send + 'static,

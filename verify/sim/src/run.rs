@@ -271,7 +271,7 @@ async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         world.with(|s| s.oracle.must(clean, || format!("link {}: {report:?}", life.link)));
         drop(life);
     }
-    // The time within which a worker has ended: the time limit of a shutdown.
+    // The time within which the task of a factory has ended: the time limit of a shutdown.
     sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {

@@ -62,7 +62,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// The longest sleep of a process's timekeeper. It is a task of the driver, which the simulation cannot suspend: it
+    /// The longest sleep of a process's keeper. It is a task of the driver, which the simulation cannot suspend: it
     /// may set its timer during a pause, by a stopped clock, and is then late by this.
     const MAX_SLEEP: u64 = 1_000_000;
 

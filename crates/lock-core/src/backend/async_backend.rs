@@ -29,8 +29,9 @@ const MAX_RENEWALS: usize = 500;
 /// A store whose operations are plain futures. [`Store::polling`](super::Store::polling) and
 /// [`Store::pushing`](super::Store::pushing) make a [`Backend`] of it.
 ///
-/// The contract of `Backend` holds for each method. A future is polled once by the caller, and then by a task of the
-/// runtime in which it was submitted; it is dropped when its operation has timed out.
+/// The contract of `Backend` holds for each method. A future is polled once in place, and then by a task. Both happen
+/// in the runtime of the factory's background work, usually the keeper's, so a future that may block needs a
+/// [`Worker`](crate::Worker). It is dropped when its operation has timed out.
 #[async_trait]
 pub trait AsyncBackend: Debug + Send + Sync + 'static {
     /// See [`Backend::capabilities`].

@@ -38,7 +38,7 @@ impl SubscriptionRegistry {
     }
 
     /// Removes subscribers that were dropped and returns the names that have no subscriber left. Without
-    /// this call, the subscriptions of a factory whose runtime has ended would remain.
+    /// this call, the subscriptions of a factory that ended before it unsubscribed would remain.
     pub fn forget_gone(&self) -> Vec<LockName> {
         let mut state = lock(&self.state);
         let State { subscribers, watching, .. } = &mut *state;

@@ -26,8 +26,8 @@ pub struct Store {
     /// The directory that keeps the cards of processes and lists the held locks. Without it, an inspection
     /// does not show the holder's process.
     pub directory: Option<Arc<dyn Directory>>,
-    /// The runtime in which the store's connections live. Factories also renew their leases there, unless
-    /// they are given another worker.
+    /// The runtime in which the store's connections live, if it has one of its own. Factories also renew their leases
+    /// there, unless they are given another worker.
     pub worker: Option<Worker>,
 }
 

@@ -355,7 +355,7 @@ impl WakeListener for Shared {
     fn released(&self, stored: &LockName) {
         let Some(entry) = self.unstored(stored).and_then(|name| self.table.get(&name)) else { return };
         match self.me.upgrade().filter(|_| self.wakes_in_task && !self.is_closed()) {
-            // A detour through the worker would cost a task switch.
+            // A detour through the keeper would cost a task switch.
             Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
             None => self.defer_event(&entry, |deferred| deferred.woken = true),
         }

@@ -19,7 +19,7 @@ pub(crate) struct LockEntry {
     pub(super) stored: LockName,
     pub(super) state: Mutex<rank::Entry, EntryState>,
     /// Events that are added without locking the state: by `Drop`, which must not allocate, and by a backend, which
-    /// must not wait for the worker.
+    /// must not wait for the keeper.
     deferred: Mutex<rank::DeferredEvents, DeferredEvents>,
 }
 

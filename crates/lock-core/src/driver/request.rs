@@ -27,9 +27,9 @@ pub(super) enum Request {
 pub(super) enum IoPolicy {
     /// By the caller, in place.
     Inline,
-    /// By the worker: the caller is being dropped, or must not wait.
+    /// By the keeper: the caller is being dropped, or must not wait.
     Deferred,
-    /// Not at all: there is no worker left, and leases expire by themselves.
+    /// Not at all: no keeper is left, and leases expire by themselves.
     Discard,
 }
 

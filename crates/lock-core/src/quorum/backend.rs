@@ -35,7 +35,7 @@ use std::sync::{Arc, Weak};
 ///
 /// # Cancel safety
 /// Dropping an acquire leaves its outcome unknown; the caller must then release the lease. A dropped release continues
-/// in the background, in the runtime that polled it.
+/// in the background.
 #[derive(Debug, Clone)]
 pub struct QuorumBackend {
     shared: Arc<Shared>,

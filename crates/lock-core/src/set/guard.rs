@@ -26,7 +26,7 @@ use std::{
 /// the first loss. As with a [`LockGuard`], a guard does not prove that the locks are still held.
 ///
 /// # Dropping
-/// Drop never blocks, as with a [`LockGuard`]; the factory's worker sends the releases.
+/// Drop never blocks, as with a [`LockGuard`]; the keeper sends the releases.
 #[must_use = "the locks are released immediately if the guard is not kept"]
 #[clippy::has_significant_drop]
 pub struct LockSetGuard {

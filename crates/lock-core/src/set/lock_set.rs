@@ -278,7 +278,7 @@ impl LockSet {
     /// error is its name.
     ///
     /// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and then
-    /// the guards, which the factory's worker releases.
+    /// the guards, which the keeper releases.
     fn acquire_all(
         &self,
         wait: Wait,

@@ -1,4 +1,4 @@
-//! A guard may be dropped anywhere, and a factory may outlive its runtime.
+//! A guard may be dropped anywhere, and a factory outlives the runtimes in which it is used.
 
 use crate::support::{HANGS, World, secs, until};
 use lock_core::{LockErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
@@ -10,7 +10,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn guard_dropped_outside_a_runtime_is_released_by_the_worker() {
+fn guard_dropped_outside_a_runtime_is_released_by_the_keeper() {
     let store = MemoryBackend::new();
     let faulty = FaultyBackend::new(store.clone());
     let locks = LockFactory::new(faulty.clone());
@@ -61,7 +61,7 @@ fn static_factory_works_in_two_successive_runtimes() {
             let guard = lock.acquire().await.unwrap();
             assert!(Some(guard.fencing_token()) > last);
             last = Some(guard.fencing_token());
-            // The second waiter needs the worker: its wait ends by timeout.
+            // The second waiter needs the keeper: its wait ends by timeout.
             let refused = lock.acquire_timeout(Duration::from_millis(20)).await.unwrap_err();
             assert_eq!(refused.kind(), LockErrorKind::Timeout);
             guard.release().await.unwrap();
@@ -70,20 +70,20 @@ fn static_factory_works_in_two_successive_runtimes() {
 }
 
 #[test]
-fn waiter_survives_the_death_of_its_worker_with_another_runtime() {
+fn waiter_survives_the_end_of_the_first_runtime() {
     let store = MemoryBackend::new();
     let locks = LockFactory::new(store.clone());
     let rival = LockFactory::new(store.clone());
     let (first, second) = (runtime(), runtime());
     let held = second.block_on(rival.named("x").unwrap().acquire()).unwrap();
-    // The worker of `locks` is started in the first runtime.
+    // `locks` is first used in the first runtime.
     let warm = first.block_on(locks.named("y").unwrap().acquire()).unwrap();
     let waiter = second.spawn(locks.named("x").unwrap().acquire());
     until("waiting", || store.watched() == 1);
     drop(first);
     second.block_on(held.release()).unwrap();
     let guard = second.block_on(async { tokio::time::timeout(HANGS, waiter).await });
-    drop(guard.expect("a new worker was started").unwrap().unwrap());
+    drop(guard.expect("it is woken").unwrap().unwrap());
     drop(warm);
 }
 

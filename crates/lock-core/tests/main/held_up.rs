@@ -1,4 +1,4 @@
-//! A thread that blocks after it dropped a guard delays the worker; other locks are still acquired and released.
+//! A thread that blocks after it dropped a guard does not delay the keeper: other locks are still acquired and released.
 
 use crate::support::{Kept, millis, secs};
 use lock_core::{__private::wake_together, LockFactory, MemoryBackend, Store};

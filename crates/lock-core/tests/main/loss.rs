@@ -1,4 +1,4 @@
-//! The end of a hold is visible to every later call, and to waiting futures before the worker runs.
+//! The end of a hold is visible to every later call, and to waiting futures before the keeper runs.
 
 use crate::support::{World, secs};
 use lock_core::{

@@ -160,7 +160,7 @@ async fn factory_with_pending_operations_is_freed() {
 }
 
 #[test]
-fn completions_continue_after_the_worker_runtime_is_gone() {
+fn completions_continue_after_the_callers_runtime_is_gone() {
     let memory = MemoryBackend::new();
     let queued = Arc::new(Kept::new(&memory));
     let store = Store::new(queued.clone()).pushing(Arc::new(memory.clone()));

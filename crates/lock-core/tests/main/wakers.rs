@@ -66,7 +66,7 @@ fn waker_of_lost_can_try_to_acquire() {
             let waker = Waker::from(Arc::new(Tries(lock.clone())));
             assert!(poll_once(lost.as_mut(), &waker).is_pending());
             store.clear();
-            guard.hold().ended().await; // the worker has woken both
+            guard.hold().ended().await; // the keeper has woken both
         }),
         "deadlock"
     );

@@ -215,9 +215,9 @@ planted_bugs! {
     ForgetsGrant: [Shuttle],
     /// A waiter reads its result and registers its waker in two steps.
     RegistersWakerLate: [Shuttle],
-    /// The worker is notified before the work is in its queue.
+    /// The keeper is woken before the work is in its queue.
     NotifiesBeforeQueueing: [Shuttle],
-    /// An entry stays marked as queued until the worker has finished processing it.
+    /// An entry stays marked as queued until the keeper has finished processing it.
     ClearsQueuedMarkLate: [Shuttle],
     /// A waiter joins an entry that was removed from the table.
     EntersRemovedEntry: [Shuttle],

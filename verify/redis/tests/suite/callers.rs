@@ -65,7 +65,7 @@ fn block_on<F: Future>(f: F) -> F::Output {
 async fn locks_work_outside_of_the_runtime() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
-    // From now on the worker runs in this runtime.
+    // The connections are those of this runtime.
     locks.named("y").unwrap().acquire().await.unwrap().release().await.unwrap();
     let outside = thread::spawn(move || {
         let lock = locks.named("x").unwrap();

@@ -1,4 +1,4 @@
-//! A guard that is dropped while the worker processes its entry or falls asleep.
+//! A guard that is dropped while the keeper processes its entry or falls asleep.
 
 use crate::{
     explore::explore,

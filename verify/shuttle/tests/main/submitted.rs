@@ -251,7 +251,7 @@ fn shutdown_waits_for_a_submitted_renewal() {
         answers.join().unwrap();
         assert_eq!(renewals.sent(), before, "no renewal is answered after the shutdown");
         releases.join().unwrap();
-        // Lets the worker end that the release may have started.
+        // Lets the keeper's task end that the release may have started.
         runtime.block_on(locks.shutdown());
         runtime.join();
     }
@@ -281,7 +281,7 @@ fn shutdown_beside_submitted_operations_leaves_nothing() {
         tasks.into_iter().for_each(|task| task.join().unwrap());
         let later = threads.submitted.load(Ordering::SeqCst);
         assert_eq!(later, submitted, "no operation is submitted after the shutdown");
-        // Lets the worker end that an acquire may have started.
+        // Lets the keeper's task end that an acquire may have started.
         runtime.block_on(locks.shutdown());
         runtime.join();
     }

@@ -216,7 +216,7 @@ impl World {
     pub(crate) fn ends_well(self) {
         let report = self.runtime.block_on(self.locks.shutdown());
         assert!(report.is_clean(), "{report:?}");
-        // Lets the worker end.
+        // Lets the keeper's task end.
         self.runtime.join();
         assert_eq!(self.store.memory.held(), []);
         assert_eq!(self.locks.active_locks(), 0);
