@@ -52,6 +52,8 @@ pub use lock_ledger as ledger;
 // be a dependency of the program.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
+/// A store over several independent ones, of which a majority decides.
+pub use lock_quorum as quorum;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis")]
 pub use lock_redis_rs as redis;

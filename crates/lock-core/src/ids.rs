@@ -198,9 +198,11 @@ impl fmt::Debug for FencingToken {
 ///
 /// No numbers are kept for later: a copy of the process would have them as well.
 #[derive(Clone, Default)]
-pub(crate) enum Random {
+pub enum Random {
+    /// The operating system.
     #[default]
     System,
+    /// The numbers that this function returns.
     #[cfg(feature = "__internal")]
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }
@@ -208,7 +210,7 @@ pub(crate) enum Random {
 impl Random {
     /// Draws a number that nothing else has, not even a copy of this process. Returns `None` if the operating system
     /// has no random numbers.
-    pub(crate) fn unique(&self) -> Option<u64> {
+    pub fn unique(&self) -> Option<u64> {
         match self {
             Self::System => getrandom::u64().ok(),
             #[cfg(feature = "__internal")]
@@ -222,7 +224,7 @@ impl Random {
     }
 
     /// Draws a number that spreads times. Without random numbers, nothing is spread.
-    pub(crate) fn jitter(&self) -> u64 {
+    pub fn jitter(&self) -> u64 {
         self.unique().unwrap_or_default()
     }
 }

@@ -39,7 +39,6 @@
 //! | [`inspect`] | the holder as the store sees it, its process, lists of held locks, and forced releases |
 //! | [`names`] | the types of a key's names and of the parts of a name, for use in signatures |
 //! | [`observer`] | events for metrics and logs |
-//! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //! | [`set`] | several locks that are acquired together |
 //!
 //! # Testing
@@ -93,12 +92,9 @@ pub mod observer;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod options;
 mod owner;
-#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
-pub mod quorum;
 pub mod set;
 #[cfg(feature = "signal")]
 mod signal;
-#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;
 mod sync;
 #[cfg(feature = "test-util")]
@@ -145,11 +141,13 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::otel::Instruments;
     pub use crate::{
+        backend::async_backend::in_background,
         driver::has_timer,
         error::no_runtime,
+        ids::Random,
         name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
         observer::event::notify_all,
-        store::{Counter as TokenCounter, draw as draw_tokens, expiry},
+        store::{Counter as TokenCounter, LEAD as TOKEN_LEAD, Slot, draw as draw_tokens, expiry},
         sync::lock_raw as lock,
         time::Backoff,
         wake::wake_together,
@@ -163,7 +161,6 @@ pub mod model {
     pub use crate::{
         machine::*,
         options::{HandOffBudget, Keep, TermValues, Terms},
-        quorum::decisions as quorum,
         store::Slot,
     };
 }

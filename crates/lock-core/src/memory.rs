@@ -1,4 +1,4 @@
-//! The in-memory backend: the store rules behind a mutex, also as a node of a quorum.
+//! The in-memory backend: the store rules behind a mutex.
 
 use crate::{
     backend::{
@@ -10,7 +10,6 @@ use crate::{
     ids::ProcessId,
     inspect::{ListLimits, Listing, ProcessCard},
     name::LockName,
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
     store::Slot,
     sync::{Mutex, MutexGuard, lock, rank},
     time::UtcTime,
@@ -75,6 +74,15 @@ impl MemoryBackend {
         let slots = Mutex::new(SlotMap::empty_since(clock.wall()));
         let (watchers, cards) = (SubscriptionRegistry::default(), Mutex::default());
         Self { inner: Arc::new(Inner { clock, slots, watchers, cards }) }
+    }
+
+    /// Applies a rule to the record of a name, with the time and the age of the data. For quorums, whose nodes have rules of
+    /// their own.
+    #[doc(hidden)]
+    pub fn apply<R>(&self, name: &LockName, rule: impl FnOnce(&mut Slot, UtcTime, Duration) -> R) -> R {
+        let (mut slots, now) = self.inner.slots();
+        let age = slots.age(now);
+        slots.slot_or_new(name, now, |slot| rule(slot, now, age))
     }
 }
 
@@ -242,34 +250,6 @@ impl Directory for MemoryBackend {
         let truncated = names.len() > limits.names();
         names.truncate(limits.names());
         Ok(Listing::new(names, truncated))
-    }
-}
-
-#[async_trait]
-impl QuorumNode for MemoryBackend {
-    async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
-        let (mut slots, now) = self.inner.slots();
-        let (age, retention) = (slots.age(now), p.retention.unless(Some(RETENTION)));
-        let outcome = slots.slot_or_new(&p.name, now, |slot| slot.propose(now, age, &p, retention));
-        Ok(NodeReply { now, age, outcome })
-    }
-
-    async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
-        let (mut slots, now) = self.inner.slots();
-        let age = slots.age(now);
-        let extend = |item: &Extension| slots.slot(&item.name, |slot| slot.extend(now, item));
-        items.iter().map(extend).map(|outcome| Ok(NodeReply { now, age, outcome })).collect()
-    }
-
-    async fn heal(&self, h: Healing) -> Result<NodeReply<Healed>, BackendError> {
-        let (mut slots, now) = self.inner.slots();
-        let (age, retention) = (slots.age(now), h.retention.unless(Some(RETENTION)));
-        let outcome = slots.slot_or_new(&h.name, now, |slot| slot.heal(now, &h, retention));
-        Ok(NodeReply { now, age, outcome })
-    }
-
-    async fn verify(&self) -> Result<(), BackendError> {
-        Ok(())
     }
 }
 

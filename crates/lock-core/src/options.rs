@@ -481,11 +481,14 @@ impl Default for Limits {
 pub struct OptionsError(String);
 
 impl OptionsError {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    pub(crate) fn too_short(option: &str, least: Duration) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn too_short(option: &str, least: Duration) -> Self {
         Self(format!("`{option}` is too short: use at least {least:?}"))
     }
 

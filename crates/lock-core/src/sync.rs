@@ -152,18 +152,8 @@ pub(crate) mod rank {
         Card,
         /// The latest health check of the store.
         LatestCheck,
-        /// The leases that a quorum requested from its nodes. This and all later ranks are mutexes inside stores. The
-        /// driver calls a store only while it holds no mutex.
-        QuorumLeases,
-        /// One lease of a quorum.
-        QuorumLease,
-        /// The clocks of quorum nodes.
-        QuorumClocks,
-        /// The quorum nodes that do not answer.
-        QuorumSilence,
-        /// The bursts of wake-ups from quorum nodes.
-        QuorumWakes,
-        /// The named in-memory stores.
+        /// The named in-memory stores. This and all later ranks are mutexes inside stores. The driver calls a store only
+        /// while it holds no mutex.
         NamedStores,
         /// The contents of an in-memory store.
         SlotMap,

@@ -10,7 +10,8 @@ use crate::{
     url::{Address, Topology},
 };
 use futures_util::future::BoxFuture;
-use lock_core::{LockError, Store, Worker, backend::BackendError, quorum::QuorumBackend};
+use lock_core::{LockError, Store, Worker, backend::BackendError};
+use lock_quorum::QuorumBackend;
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.

@@ -39,7 +39,7 @@
 //!
 //! # Servers
 //! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of
-//! a [quorum](lock_core::quorum). `docs/topologies.md` describes which failures each survives, and
+//! a [quorum](lock_quorum). `docs/topologies.md` describes which failures each survives, and
 //! `docs/protocol.md` lists the tested versions. Only a master answers requests about leases; a
 //! replica rejects them.
 

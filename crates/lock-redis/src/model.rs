@@ -72,7 +72,7 @@ pub fn answer(submission: Submission, reply: Reply, server: UtcTime) {
 /// Reads a reply to a proposal over such a connection. Returns `true` if it is a vote for it.
 #[must_use]
 pub fn is_vote(reply: Reply, server: UtcTime) -> bool {
-    use lock_core::quorum::Vote;
+    use lock_quorum::Vote;
     let (trust, now) = (Arc::<Trust>::default(), Instant::now());
     trust.believes(now, server);
     let reply = script_reply::in_full(reply, "granted", &[0]);

@@ -16,8 +16,8 @@ use lock_core::{
         Reply, StoredHold,
     },
     clock::UtcTime,
-    quorum::{Extended, Healed, NodeReply, Vote},
 };
+use lock_quorum::{Extended, Healed, NodeReply, Vote};
 use std::{ops::Range, str, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -2,7 +2,8 @@
 //! that describes the problem. The error never quotes the URL, which may contain a password.
 
 use crate::client::{Credentials, Endpoint, Server, Tls};
-use lock_core::{LockError, quorum::MAX_CLOCK_DISTANCE};
+use lock_core::LockError;
+use lock_quorum::MAX_CLOCK_DISTANCE;
 use percent_encoding::percent_decode_str;
 use std::time::Duration;
 use url::{Host, Url};
@@ -39,7 +40,7 @@ pub const SCHEMES: [&str; 11] = [
 /// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
 /// | `redis-cluster://[user:password@]host[:port],…` | the cluster to which these nodes belong |
 /// | `rediss-cluster://…` | the same over TLS |
-/// | `redlock://[user:password@]host[:port],…[/database]` | a [quorum](lock_core::quorum) of these independent masters |
+/// | `redlock://[user:password@]host[:port],…[/database]` | a [quorum](lock_quorum) of these independent masters |
 /// | `redlocks://…` | the same over TLS |
 ///
 /// `valkey://` and `valkeys://` mean the same as `redis://` and `rediss://`.
@@ -52,7 +53,7 @@ pub const SCHEMES: [&str; 11] = [
 ///
 /// A `redlock://` URL accepts two options. `?max_lease=30s` sets the longest lease, which must be
 /// the same on all clients (a whole number of `ms`, `s`, `m` or `h`; 30 s by default).
-/// `&durable=true` [declares](lock_core::quorum::Member::durable) that no node loses a write that
+/// `&durable=true` [declares](lock_quorum::Member::durable) that no node loses a write that
 /// it has acknowledged.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
@@ -91,7 +92,7 @@ pub struct QuorumAddress {
     /// The longest lease, which must be the same on all clients. `None` means 30 s.
     pub max_lease: Option<Duration>,
     /// `true` declares that no node loses a write that it has acknowledged; see
-    /// [`Member::durable`](lock_core::quorum::Member::durable).
+    /// [`Member::durable`](lock_quorum::Member::durable).
     pub durable: bool,
 }
 

@@ -14,9 +14,9 @@ use lock_core::{
         RenewRequest, Renewed, Reply, Submission, SubscriberId, Subscriptions, WakeListener,
     },
     clock::{Clock, UtcTime},
-    quorum::{
-        Extended, Extension, Healed, Healing, Member, NodeReply, Proposal, QuorumBackend, QuorumNode, Vote,
-    },
+};
+use lock_quorum::{
+    Extended, Extension, Healed, Healing, Member, NodeReply, Proposal, QuorumBackend, QuorumNode, Vote,
 };
 use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};

@@ -8,8 +8,8 @@ use lock_core::{
         Reply, WakeListener,
     },
     clock::UtcTime,
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
+use lock_quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote};
 use std::sync::Weak;
 
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use lock_core::{
     FencingToken, Hold, HoldEnd, LockName,
     backend::{AcquireRequest, Acquired, LeaseId, Renewed, Reply},
     clock::{Moment, UtcTime},
-    quorum::Proposal,
 };
+use lock_quorum::Proposal;
 use lock_testkit::{History, HoldKey, Violation};
 use std::{
     collections::{BTreeMap, BTreeSet},

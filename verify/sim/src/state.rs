@@ -15,8 +15,8 @@ use lock_core::{
     backend::{
         Acquired, Applied, ForceReleased, LeaseId, MissedWakes, NotifyWaiters, Released, WakeListener,
     },
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
+use lock_quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote};
 use lock_testkit::{Stream, planted::PlantedBug};
 use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;

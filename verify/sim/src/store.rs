@@ -10,8 +10,8 @@ use lock_core::{
         ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
     clock::UtcTime,
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
+use lock_quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote};
 use lock_testkit::planted::{BuggyStore, PlantedBug};
 use std::{
     cmp::Reverse,

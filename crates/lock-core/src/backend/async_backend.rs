@@ -158,7 +158,7 @@ fn outcome<T: Into<Outcome>>(reply: Result<Reply<T>, BackendError>) -> Operation
 
 /// Polls `work` once in place, and continues it in a task of the current runtime: work that no caller waits for. It also
 /// ends with that runtime.
-pub(crate) fn in_background(work: impl Future<Output = ()> + Send + 'static) {
+pub fn in_background(work: impl Future<Output = ()> + Send + 'static) {
     begin(Handle::try_current().ok().as_ref(), work);
 }
 

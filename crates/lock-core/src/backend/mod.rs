@@ -4,7 +4,7 @@
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
 //! [`Store`] passes them to a factory.
 
-mod async_backend;
+pub(crate) mod async_backend;
 mod directory;
 mod error;
 mod listener;
@@ -21,7 +21,7 @@ pub use crate::{
     ids::{LeaseId, LeaseNumber, ProcessId},
 };
 pub use async_backend::{AsyncBackend, BackendExt};
-pub(crate) use async_backend::{in_background, leave_to, poll_in_place};
+pub(crate) use async_backend::{leave_to, poll_in_place};
 pub use directory::Directory;
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};

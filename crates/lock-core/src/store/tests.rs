@@ -1,11 +1,7 @@
 //! Tests of the store rules: the expected states, and the counter-examples behind the rules.
 
 use super::*;
-use crate::{
-    backend::Retention,
-    ids::{LeaseNumber, ProcessId},
-    name::LockName,
-};
+use crate::ids::{LeaseNumber, ProcessId};
 use uuid::Uuid;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -260,30 +256,6 @@ fn first_grant_in_an_eighth_of_the_retention_renews_the_expiry() {
     assert_eq!(lasts(begin + second), DAY.unwrap());
     assert_eq!(lasts(begin + eighth - second), DAY.unwrap() - eighth + 2 * second);
     assert_eq!(lasts(begin + eighth + second), DAY.unwrap());
-}
-
-#[test]
-fn node_keeps_its_counter_until_the_clock_rules_out_lower_tokens() {
-    let (second, retention) = (Duration::from_secs(1), Retention::For(Duration::from_secs(1)));
-    let proposal = |lease, token: UtcTime| Proposal {
-        name: LockName::new("x").unwrap(),
-        lease,
-        duration: LEASE,
-        not_after: NOW + LEASE,
-        token: FencingToken::new(token.as_micros()),
-        last: FencingToken::new(token.as_micros()),
-        floor: None,
-        min_age: Duration::ZERO,
-        retention,
-    };
-    let mut slot = Slot::default();
-    let ahead = proposal(lease(1, 1), NOW + second * 9 / 10);
-    assert_eq!(slot.propose(NOW, LEASE, &ahead, Some(second)), Vote::Granted);
-    slot.release(NOW, ahead.lease, 0);
-    let later = NOW + second * 12 / 10;
-    let behind = proposal(lease(2, 1), NOW + second * 3 / 10);
-    let counter = ahead.token.get();
-    assert_eq!(slot.propose(later, LEASE, &behind, Some(second)), Vote::Stale { counter });
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         "lock-core" => &["lock-macros", "tokio", "tokio-util", "opentelemetry"],
         "lock-macros" => &[],
         "lock-ledger" => &["lock-core"],
-        "lock-redis" => &["lock-core", "lock-ledger", "tokio"],
+        "lock-quorum" => &["lock-core", "tokio"],
+        "lock-redis" => &["lock-core", "lock-ledger", "lock-quorum", "tokio"],
         "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
         "lock-redis-rs" => &["lock-core", "lock-ledger", "lock-redis", "redis", "tokio"],
         "lock-tower" => &[
@@ -32,13 +33,14 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
             "sqlx",
         ],
         "lock-cron" => &["lock-core", "lock-ledger", "croner", "jiff", "opentelemetry", "tokio", "axum"],
-        "lock-testkit" => &["lock-core", "lock-ledger", "tokio"],
+        "lock-testkit" => &["lock-core", "lock-ledger", "lock-quorum", "tokio"],
         "distlock" => &[
             "lock-core",
             "lock-ledger",
             "lock-fred",
             "lock-redis-rs",
             "lock-macros",
+            "lock-quorum",
             "lock-tower",
             "lock-cron",
             "lock-testkit",
@@ -178,9 +180,12 @@ pub(crate) fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Returns the files of lock-core: path and text.
-pub(crate) fn lock_core() -> Vec<(PathBuf, String)> {
-    sources(&root().join("crates/lock-core/src"))
+/// Returns the files of lock-core and lock-quorum: path and text.
+fn of_locks() -> Vec<(PathBuf, String)> {
+    ["lock-core", "lock-quorum"]
+        .iter()
+        .flat_map(|name| sources(&root().join(format!("crates/{name}/src"))))
+        .collect()
 }
 
 /// Returns the lines of code: comments may mention words that code must not use.
@@ -205,13 +210,13 @@ fn the_machine_and_the_store_rules_have_no_effects() {
         "std::thread",
         "println!",
     ];
-    let pure = lock_core();
+    let pure = of_locks();
     let pure: Vec<_> = pure
         .iter()
         .filter(|(path, _)| {
             let path = path.strip_prefix(root()).unwrap().to_string_lossy();
-            let of_quorum =
-                ["round", "tally", "residue", "clocks", "burst"].map(|file| format!("quorum/{file}.rs"));
+            let of_quorum = ["round", "tally", "residue", "rules", "clocks", "burst"]
+                .map(|file| format!("lock-quorum/src/{file}.rs"));
             let decides = of_quorum.iter().any(|file| path.ends_with(file));
             (path.contains("/machine/") || path.contains("/store/") || decides) && !path.contains("tests")
         })
@@ -238,7 +243,7 @@ fn effects_live_in_the_driver() {
                 "driver/runtime.rs",
                 "driver/hold_state.rs",
                 "driver/card.rs",
-                "quorum/timer.rs",
+                "lock-quorum/src/timer.rs",
                 "election/candidate.rs",
             ],
         ),
@@ -246,7 +251,7 @@ fn effects_live_in_the_driver() {
         ("Instant::now", &["clock.rs", "test_util.rs"]),
         ("opentelemetry", &["observer/otel.rs"]),
     ];
-    for (path, text) in lock_core() {
+    for (path, text) in of_locks() {
         let path = path.to_string_lossy().into_owned();
         for line in code(&text) {
             for (what, places) in rules {
@@ -322,7 +327,7 @@ fn products_do_not_enable_test_hooks() {
 
 #[test]
 fn every_async_function_says_whether_it_is_cancel_safe() {
-    for (path, text) in lock_core() {
+    for (path, text) in of_locks() {
         let lines: Vec<_> = text.lines().collect();
         for (at, line) in lines.iter().enumerate() {
             if !line.trim_start().starts_with("pub async fn") {

@@ -38,7 +38,6 @@ mod operations;
 mod outages;
 mod pipelines;
 mod prefixes;
-mod quorum;
 mod reentry;
 mod renewal_cost;
 mod repeated_tokens;

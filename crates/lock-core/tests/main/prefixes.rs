@@ -6,7 +6,6 @@ use lock_core::{
     clock::TestClock,
     inspect::ForceReleaseOutcome,
     observer::{LockEvent, LockObserver},
-    quorum::{Member, QuorumBackend},
 };
 use lock_testkit::{FaultyBackend, Op, Seed};
 use std::{
@@ -74,19 +73,6 @@ async fn every_operation_has_the_stored_name() {
         assert!(events.iter().any(|event| event.contains("\"x\"")), "{events:?}");
         assert!(!events.iter().any(|event| event.contains("shop")), "{events:?}");
     }
-}
-
-#[tokio::test]
-async fn quorum_has_the_stored_name() {
-    let nodes = [(); 3].map(|()| MemoryBackend::new());
-    let member = |(number, node): (usize, &MemoryBackend)| {
-        Member::new(format!("node-{number}"), node.clone()).durable()
-    };
-    let members = nodes.iter().enumerate().map(member).collect::<Vec<_>>();
-    let locks = with_prefix(QuorumBackend::builder(members).build().unwrap(), "shop");
-    let guard = locks.named("x").unwrap().acquire().await.unwrap();
-    assert!(nodes.iter().filter(|node| node.held() == [name("shop:x")]).count() >= 2);
-    guard.release().await.unwrap();
 }
 
 #[tokio::test]

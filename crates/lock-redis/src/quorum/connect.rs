@@ -23,8 +23,8 @@ use futures_util::future::join_all;
 use lock_core::{
     LockError, Worker,
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, VoteKind},
-    quorum::{Member, QuorumBackend},
 };
+use lock_quorum::{Member, QuorumBackend};
 use std::sync::Arc;
 
 /// A server that may become a node.
@@ -42,7 +42,7 @@ struct NodeSettings {
 
 impl<C: Client> RedisBackendBuilder<C> {
     /// Connects to the nodes of a `redlock://` address and checks each of them. The options apply to each node;
-    /// `replicas` is not allowed. [`lock_core::quorum`] describes how a majority decides.
+    /// `replicas` is not allowed. [`lock_quorum`] describes how a majority decides.
     ///
     /// Connecting succeeds if a majority responds. It then waits up to 1 s longer for the remaining
     /// nodes. An unreachable node is dialled until it responds, and its permissions are not tested

@@ -28,10 +28,9 @@ use futures_util::future::join_all;
 use lock_core::{
     LockName, Retention,
     backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply},
-    quorum::{
-        Extended, Extension, Freed, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode,
-        Vote,
-    },
+};
+use lock_quorum::{
+    Extended, Extension, Freed, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode, Vote,
 };
 use std::{borrow::Cow, sync::Arc};
 use tokio::time::Instant;

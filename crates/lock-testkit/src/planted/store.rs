@@ -14,8 +14,8 @@ use lock_core::{
     },
     clock::UtcTime,
     model::Slot,
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
+use lock_quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote, model};
 use std::{collections::BTreeMap, time::Duration};
 
 const LATEST: UtcTime = UtcTime::from_micros(u64::MAX);
@@ -199,18 +199,18 @@ impl BuggySlot {
         match self.bug {
             // The node's vote for an earlier proposal of the round still counts.
             Some(AddsVotes) if holder == Some(p.lease) => Vote::Granted,
-            _ => self.rules.propose(now, age, p, retention),
+            _ => model::propose(&mut self.rules, now, age, p, retention),
         }
     }
 
     /// Extends an existing lease.
     pub fn extend(&mut self, now: UtcTime, e: &Extension) -> Extended {
-        self.rules.extend(now, e)
+        model::extend(&mut self.rules, now, e)
     }
 
     /// Restores a lease that the node lost.
     pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
-        self.rules.heal(now, h, retention)
+        model::heal(&mut self.rules, now, h, retention)
     }
 }
 

@@ -13,7 +13,6 @@ mod postgres_server;
 mod promises;
 #[cfg(all(unix, feature = "servers"))]
 mod proxy;
-mod quorum;
 #[cfg(all(unix, feature = "servers"))]
 mod redis_server;
 #[cfg(feature = "__planted")]

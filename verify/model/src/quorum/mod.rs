@@ -1,5 +1,5 @@
 //! A second model: rounds of a quorum, over the real decisions of `lock-core`
-//! ([`Round`](lock_core::model::quorum::Round), [`Residue`](lock_core::model::quorum::Residue),
+//! ([`Round`](lock_quorum::model::Round), [`Residue`](lock_quorum::model::Residue),
 //! [`NodeClocks`]) and the real rules of its nodes.
 //!
 //! ```text
@@ -22,8 +22,8 @@ use lock_core::{
     FencingToken,
     backend::Floor,
     clock::{Moment, UtcTime},
-    model::quorum::NodeClocks,
 };
+use lock_quorum::model::NodeClocks;
 use lock_testkit::planted::PlantedBug;
 use stateright::{Model, Property};
 use std::time::Duration;

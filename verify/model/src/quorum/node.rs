@@ -5,7 +5,10 @@ use lock_core::{
     FencingToken, LockName, Retention,
     backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released},
     model::Slot,
-    quorum::{Extension, Healed, Healing, Proposal, Vote},
+};
+use lock_quorum::{
+    Extension, Healed, Healing, Proposal, Vote,
+    model::{extend, heal, propose},
 };
 use lock_testkit::planted::PlantedBug;
 use std::{sync::LazyLock, time::Duration};
@@ -83,7 +86,7 @@ impl Node {
                     min_age,
                     retention: Retention::Forever,
                 };
-                let vote = self.slot.propose(now, age, &proposal, None);
+                let vote = propose(&mut self.slot, now, age, &proposal, None);
                 granted = vote == Vote::Granted;
                 self.grants += u64::from(granted);
                 self.has_forgotten &= !granted;
@@ -91,7 +94,7 @@ impl Node {
             }
             Sort::Extend { number, not_after } => {
                 let extension = Extension { name: NAME.clone(), lease, duration, not_after, depth: None };
-                let outcome = self.slot.extend(now, &extension);
+                let outcome = extend(&mut self.slot, now, &extension);
                 Sort::Extended { number, outcome, young: age < min_age }
             }
             Sort::Heal { last, not_after } => {
@@ -105,7 +108,7 @@ impl Node {
                     last: if keeps_counter { FencingToken::new(0) } else { last },
                     retention: Retention::Forever,
                 };
-                let healed = self.slot.heal(now, &healing, None);
+                let healed = heal(&mut self.slot, now, &healing, None);
                 granted = healed == Healed::Set;
                 self.has_forgotten &= !granted;
                 Sort::Healed(healed)

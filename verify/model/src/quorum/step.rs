@@ -6,12 +6,9 @@ use super::{
     node::Executed,
     world::{Asking, Holding, Lease, Phase, Renewal, Trace},
 };
-use lock_core::{
-    backend::NotifyWaiters,
-    clock::UtcTime,
-    model::quorum::{Answer, Outcome, Round, Ruling, Step, Verdict, Word, not_after},
-    quorum::{Extended, Healed, Vote},
-};
+use lock_core::{backend::NotifyWaiters, clock::UtcTime};
+use lock_quorum::model::{Answer, Outcome, Round, Ruling, Step, Verdict, Word, not_after};
+use lock_quorum::{Extended, Healed, Vote};
 use lock_testkit::planted::PlantedBug;
 
 /// The length of a lease in steps of time.

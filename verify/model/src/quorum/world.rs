@@ -2,13 +2,9 @@
 //! and one clock.
 
 use super::{NODES, QuorumBudget, QuorumConfig, QuorumLaw, node::Node};
-use lock_core::{
-    FencingToken,
-    backend::NotifyWaiters,
-    clock::UtcTime,
-    model::quorum::{Release, Residue, Round, Ruling, Tally, Word},
-    quorum::{Extended, Healed, Vote},
-};
+use lock_core::{FencingToken, backend::NotifyWaiters, clock::UtcTime};
+use lock_quorum::model::{Release, Residue, Round, Ruling, Tally, Word};
+use lock_quorum::{Extended, Healed, Vote};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The state of the whole model.

@@ -5,8 +5,8 @@ use lock_core::{
     LockFactory, LockName, LockOptions,
     backend::Backend,
     observer::{LockEvent, LockObserver, WakeSource},
-    quorum::QuorumBackend,
 };
+use lock_quorum::QuorumBackend;
 use lock_testkit::RedisServer;
 use std::{
     sync::{Arc, Mutex},

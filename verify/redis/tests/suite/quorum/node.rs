@@ -9,8 +9,8 @@ use lock_core::{
         ProcessId, ReleaseRequest,
     },
     clock::{BootClock, Clock, UtcTime},
-    quorum::{Extended, Extension, NodeReply, Proposal, QuorumNode, Vote},
 };
+use lock_quorum::{Extended, Extension, NodeReply, Proposal, QuorumNode, Vote};
 use lock_testkit::RedisServer;
 use std::time::Duration;
 

@@ -8,9 +8,9 @@ use crate::client::{Redis, RedisBackendBuilder};
 use lock_core::{
     LockErrorKind, LockFactory,
     backend::{BackendErrorKind, VoteKind},
-    quorum::{Member, QuorumBackend, QuorumNode},
 };
 use lock_ledger::LedgerConnector;
+use lock_quorum::{Member, QuorumBackend, QuorumNode};
 use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, TcpProxy, unused_address};
 
 /// Returns the URL of a quorum of two suitable nodes and another server.

@@ -10,7 +10,9 @@ use lock_core::{
     },
     clock::UtcTime,
     model::Slot,
-    quorum::{Extended, Extension, Freed, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
+};
+use lock_quorum::{
+    Extended, Extension, Freed, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote, model,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{
@@ -179,7 +181,7 @@ impl Run {
         let reply = self.node.propose(proposal.clone()).await.unwrap();
         let age = self.age_at(&reply, proposal.min_age);
         let retention = proposal.retention.unless(Some(RETENTION));
-        let expected = self.slot(&proposal.name).propose(reply.now, age, &proposal, retention);
+        let expected = model::propose(self.slot(&proposal.name), reply.now, age, &proposal, retention);
         self.count(match &expected {
             Vote::Granted => "granted",
             Vote::Busy { .. } => "busy",
@@ -236,7 +238,7 @@ impl Run {
         for (item, reply) in items.iter().zip(replies) {
             let reply = reply.unwrap();
             self.is_of_age(&reply);
-            let expected = self.slot(&item.name).extend(reply.now, item);
+            let expected = model::extend(self.slot(&item.name), reply.now, item);
             assert_eq!(reply.outcome, expected, "{item:?}");
             self.count(match expected {
                 Extended::Extended => "extended",
@@ -260,7 +262,7 @@ impl Run {
         let reply = self.node.heal(healing.clone()).await.unwrap();
         self.is_of_age(&reply);
         let retention = healing.retention.unless(Some(RETENTION));
-        let expected = self.slot(&healing.name).heal(reply.now, &healing, retention);
+        let expected = model::heal(self.slot(&healing.name), reply.now, &healing, retention);
         assert_eq!(reply.outcome, expected, "{healing:?}");
         self.count(match expected {
             Healed::Set => "healed",

@@ -1,18 +1,18 @@
 //! Inspections and forced releases, which a majority decides.
 
-use super::{
+use crate::{
     gather::Gather,
     round::majority,
-    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    shared::{GRACE, STRAGGLER_TIMEOUT, Shared, unknown_reply},
     tally::{Ruling, Tally, Word},
 };
-use crate::{
+use lock_core::{
+    __private::in_background,
+    LockName,
     backend::{
         Applied, BackendError, ForceReleaseRequest, ForceReleased, Inspected, Reply, StoredHold, VoteKind,
-        in_background,
     },
-    name::LockName,
-    time::Moment,
+    clock::Moment,
 };
 use std::sync::Arc;
 
@@ -57,6 +57,7 @@ impl Views {
                 self.holds.push(hold);
                 VoteKind::Held { lease }
             }
+            Ok(_) => unknown_reply(),
             Err(error) => VoteKind::Failed { error: error.to_string() },
         });
     }
@@ -120,6 +121,7 @@ pub(super) async fn force(
                 match outcome {
                     ForceReleased::Released => (Word::Yes, VoteKind::Released),
                     ForceReleased::HolderChanged => (Word::No, VoteKind::Gone),
+                    _ => (Word::Out, unknown_reply()),
                 }
             }
             Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),

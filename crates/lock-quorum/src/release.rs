@@ -1,17 +1,16 @@
 //! Releases: a majority decides the outcome, and the release is repeated until no node can have the lease.
 
-use super::{
+use crate::{
     cleanup::Cleanup,
     gather::Gather,
     leases::LeaseRecord,
-    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    shared::{GRACE, STRAGGLER_TIMEOUT, Shared, unknown_reply},
     tally::{Ruling, Tally, Word},
 };
-use crate::{
-    backend::{
-        Applied, BackendError, BackendExt as _, ReleaseRequest, Released, Reply, VoteKind, in_background,
-    },
-    time::Moment,
+use lock_core::{
+    __private::in_background,
+    backend::{Applied, BackendError, BackendExt as _, ReleaseRequest, Released, Reply, VoteKind},
+    clock::Moment,
 };
 use std::sync::Arc;
 
@@ -43,6 +42,7 @@ impl Answers {
                 self.held_by_other |= held_by_other;
                 (Word::No, VoteKind::Gone)
             }
+            Ok(_) => (Word::Out, unknown_reply()),
             Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
         };
         self.kinds[node] = Some(kind);

@@ -1,17 +1,20 @@
 //! A quorum of in-memory nodes that fail: decisions, undos, heals, quarantine, wake-ups.
 
+#![allow(clippy::unwrap_used)]
+
 mod background;
+mod conformance;
 mod node;
 mod silence;
 mod slow;
 
 use lock_core::{
-    LockErrorKind, LockFactory, LockGuard, LockName,
+    LockErrorKind, LockFactory, LockGuard, LockName, MemoryBackend,
     backend::{AsyncBackend as _, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released},
     clock::TestClock,
     observer::{LockEvent, LockObserver},
-    quorum::{Member, QuorumBackend},
 };
+use lock_quorum::{Member, QuorumBackend};
 use node::{Mode, TestNode};
 use std::{
     sync::{Arc, Mutex},
@@ -359,4 +362,18 @@ async fn ineffective_settings_are_refused() {
     let long = Fleet::of(3).process().named("x").unwrap().with_fixed_lease(MAX_LEASE * 2).unwrap_err();
     assert_eq!(long.kind(), LockErrorKind::InvalidOptions, "longer than the quarantine");
     assert!(QuorumBackend::builder(members(4)).build().is_ok(), "with a warning");
+}
+
+#[tokio::test]
+async fn quorum_has_the_stored_name() {
+    let nodes = [(); 3].map(|()| MemoryBackend::new());
+    let member = |(number, node): (usize, &MemoryBackend)| {
+        Member::new(format!("node-{number}"), node.clone()).durable()
+    };
+    let members = nodes.iter().enumerate().map(member).collect::<Vec<_>>();
+    let quorum = QuorumBackend::builder(members).build().unwrap();
+    let locks = LockFactory::builder(quorum).prefix("shop").build().unwrap();
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    assert!(nodes.iter().filter(|node| node.held() == [LockName::new("shop:x").unwrap()]).count() >= 2);
+    guard.release().await.unwrap();
 }

@@ -1,24 +1,23 @@
 //! Wake-ups of a quorum: names are watched on all nodes, and a release is reported once a majority has reported it.
 
-use super::{
+use crate::{
     burst::{Burst, Message},
     gather::Gather,
-    member::Member,
+    node::Member,
     shared::{STRAGGLER_TIMEOUT, Shared},
     tally::{Ruling, Tally, Word},
     timer::pause,
 };
-use crate::{
+use lock_core::{
+    __private::{in_background, lock},
+    LockName,
     backend::{
         Applied, BackendError, MissedWakes, SubscriberId, SubscriptionRegistry, VoteKind, WakeListener,
-        in_background,
     },
-    name::LockName,
-    sync::{Mutex, lock, rank},
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -30,7 +29,7 @@ const MINORITY_DELAY: Duration = Duration::from_millis(20);
 pub(super) struct Wakes {
     shared: Arc<Shared>,
     subscribers: SubscriptionRegistry,
-    bursts: Mutex<rank::QuorumWakes, HashMap<LockName, Burst>>,
+    bursts: Mutex<HashMap<LockName, Burst>>,
     /// Listeners on the nodes. They are kept alive here because the nodes have only weak references.
     listeners: Vec<(Arc<NodeListener>, SubscriberId)>,
 }

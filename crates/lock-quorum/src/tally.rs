@@ -1,6 +1,6 @@
 //! Counts the replies to a yes-or-no question that a majority decides.
 
-use super::round::majority;
+use crate::round::majority;
 
 /// The replies so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

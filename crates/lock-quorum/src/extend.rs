@@ -1,19 +1,21 @@
 //! Renewals and re-entries: a lease is extended if a majority extends it in one round. Nodes that lost it are then
 //! healed.
 
-use super::{
+use crate::{
     cleanup::outcome_of,
     gather::Gather,
     leases::LeaseRecord,
-    node::{Extended, Extension, Healed, Healing, NodeReply},
+    node::NodeReply,
+    rules::{Extended, Extension, Healed, Healing},
     shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
     tally::{Ruling, Tally, Word},
 };
-use crate::{
-    backend::{Applied, BackendError, Reply, VoteKind, Votes, in_background},
-    ids::LeaseId,
-    name::LockName,
-    time::{Moment, UtcTime},
+use lock_core::{
+    __private::in_background,
+    LockName,
+    backend::LeaseId,
+    backend::{Applied, BackendError, Reply, VoteKind, Votes},
+    clock::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -1,24 +1,25 @@
 //! State that all operations of a quorum share: the nodes, their clocks, which of them are silent, and the leases.
 
-use super::{
+use crate::{
     clocks::{NodeClocks, not_after},
     leases::Leases,
-    member::Member,
+    node::Member,
     round::majority,
     silence::NodeSilence,
 };
-use crate::{
+use lock_core::{
+    __private::{Random, lock},
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, Reply, VoteKind, Votes},
     clock::Clock,
-    ids::Random,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-        lock, rank,
-    },
-    time::{Moment, UtcTime},
+    clock::{Moment, UtcTime},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 /// If the quorum's time moves back by less than this, a clock estimate was corrected. Replies then repeat the previous
 /// time.
@@ -35,8 +36,8 @@ pub(super) struct Shared {
     pub(super) max_lease: Duration,
     pub(super) leases: Leases,
     pub(super) random: Random,
-    clocks: Mutex<rank::QuorumClocks, NodeClocks>,
-    silence: Mutex<rank::QuorumSilence, NodeSilence>,
+    clocks: Mutex<NodeClocks>,
+    silence: Mutex<NodeSilence>,
     last_now: AtomicU64,
 }
 
@@ -159,6 +160,11 @@ impl Shared {
         };
         BackendError::new(kind, applied, message).with_votes(votes)
     }
+}
+
+/// Returns the vote of a node whose reply this version does not know. It decides nothing.
+pub(super) fn unknown_reply() -> VoteKind {
+    VoteKind::Failed { error: "the node gave a reply that this version does not know".to_owned() }
 }
 
 /// Creates the error for a request that is not sent because its node is left out.

@@ -16,8 +16,8 @@
 //!   node that returned within the last pause.
 //! - Leaving a node out is equivalent to a request that fails before it is sent, so no safety rule depends on this file.
 
-use super::round::majority;
-use crate::time::Moment;
+use crate::round::majority;
+use lock_core::clock::Moment;
 use std::time::Duration;
 
 /// A node becomes silent after this many times its usual response time, within [`MIN_LIMIT`] and [`MAX_LIMIT`].

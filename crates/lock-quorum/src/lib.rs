@@ -11,7 +11,8 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
-//! use lock_core::{LockFactory, MemoryBackend, quorum::{Member, QuorumBackend}};
+//! use lock_core::{LockFactory, MemoryBackend};
+//! use lock_quorum::{Member, QuorumBackend};
 //!
 //! let nodes = ["a", "b", "c"].map(|name| Member::new(name, MemoryBackend::new()).durable());
 //! let locks = LockFactory::new(QuorumBackend::builder(nodes).build()?);
@@ -32,9 +33,11 @@
 //! The other files carry out these decisions: they send requests, wait for replies, and handle late replies in
 //! background tasks.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
+
 mod acquire;
 mod backend;
-
 mod builder;
 mod burst;
 mod cleanup;
@@ -42,12 +45,12 @@ mod clocks;
 mod extend;
 mod gather;
 mod leases;
-mod member;
 mod node;
 mod node_views;
 mod release;
 mod residue;
 mod round;
+mod rules;
 mod shared;
 mod silence;
 mod tally;
@@ -56,21 +59,26 @@ mod wakes;
 
 pub use backend::QuorumBackend;
 pub use builder::QuorumBuilder;
-pub use member::Member;
-pub(crate) use node::TOKEN_BOUND;
-pub use node::{
-    Extended, Extension, Freed, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, NodeReply,
-    Proposal, QuorumNode, Vote,
+pub use node::{Freed, Member, NodeReply, QuorumNode};
+pub use rules::{
+    Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal, Vote,
 };
 
-/// The decisions of a quorum, for model checkers.
+/// The decisions of a quorum and the rules of its nodes, for model checkers and simulations. Not covered by any promise
+/// of stability.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub mod decisions {
-    pub use super::{
+pub mod model {
+    pub use crate::{
         clocks::{NodeClocks, not_after},
         residue::{Outcome, Release, Residue},
         round::{Answer, Ballot, Round, Step, Verdict, majority},
+        rules::{extend, heal, propose},
         tally::{Ruling, Tally, Word},
     };
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

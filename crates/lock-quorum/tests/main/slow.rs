@@ -4,8 +4,8 @@ use super::{Fleet, Mode};
 use lock_core::{
     Store,
     clock::{Clock, TestClock},
-    quorum::QuorumBackend,
 };
+use lock_quorum::QuorumBackend;
 use lock_testkit::conformance::Harness;
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Waits for the replies of several nodes, up to a deadline.
 
-use super::timer::Timer;
-use crate::{clock::Clock, time::Moment};
+use crate::timer::Timer;
 use futures_util::{Stream, stream::FuturesUnordered};
+use lock_core::clock::{Clock, Moment};
 use std::{
     collections::VecDeque,
     fmt,

@@ -1,6 +1,6 @@
 //! Releases one lease on all nodes, repeatedly, until no node can still have it.
 
-use super::{
+use crate::{
     gather::Gather,
     leases::LeaseRecord,
     node::Freed,
@@ -8,9 +8,9 @@ use super::{
     shared::{STRAGGLER_TIMEOUT, Shared, left_out},
     timer::pause,
 };
-use crate::{
+use lock_core::{
     backend::{Applied, BackendError, NotifyWaiters, ReleaseRequest, Released},
-    time::Moment,
+    clock::Moment,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -1,11 +1,10 @@
 //! The nodes and settings of a quorum.
 
-use super::{member::Member, node::MAX_CLOCK_DISTANCE, shared::Shared};
-use crate::{
+use crate::{node::Member, rules::MAX_CLOCK_DISTANCE, shared::Shared};
+use lock_core::{
+    __private::Random,
+    LockError, OptionsError,
     clock::{BootClock, Clock},
-    error::LockError,
-    ids::Random,
-    options::OptionsError,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +13,7 @@ const MAX_LEASE: Duration = Duration::from_secs(30);
 /// The smallest quorum that survives the loss of a node.
 const MIN_NODES: usize = 3;
 
-/// A builder for a [`QuorumBackend`](super::QuorumBackend).
+/// A builder for a [`QuorumBackend`](crate::QuorumBackend).
 #[derive(Debug)]
 pub struct QuorumBuilder {
     nodes: Vec<Member>,

@@ -8,7 +8,7 @@
 //! - The release was executed after the last `not_after`, both by the node's clock.
 //! - The release found the lease, and only one request can have set it. A request is executed at most once.
 
-use crate::time::UtcTime;
+use lock_core::clock::UtcTime;
 
 /// The requests that may have set one lease on one node, and the releases that followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

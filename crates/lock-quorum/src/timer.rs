@@ -1,16 +1,12 @@
 //! Waits until a [`Clock`] reaches a moment.
 
-use crate::{
-    clock::Clock,
-    driver::has_timer,
-    sync::{Sleep, sleep},
-    time::Moment,
-};
+use lock_core::{__private::has_timer, clock::Clock, clock::Moment};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
 };
+use tokio::time::{Sleep, sleep};
 
 /// A timer whose moment may change. The clock decides when it is due, since the runtime's timers may fire early or
 /// late.

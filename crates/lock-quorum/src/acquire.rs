@@ -1,20 +1,21 @@
 //! Carries out a round: sends the proposal to all nodes at once and lets the first majority decide.
 
-use super::{
+use crate::{
     cleanup::{Cleanup, outcome_of},
     gather::Gather,
     leases::LeaseRecord,
-    node::{NodeReply, Proposal, Vote},
+    node::NodeReply,
     round::{Answer, Round, Step, Verdict},
+    rules::{Proposal, Vote},
     shared::{GRACE, STRAGGLER_TIMEOUT, Shared, left_out},
     timer::pause,
 };
-use crate::{
+use lock_core::{
+    __private::in_background,
     backend::{
         AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, Floor, Reply, VoteKind, Votes,
-        in_background,
     },
-    time::Moment,
+    clock::Moment,
 };
 use std::{future::ready, sync::Arc, time::Duration};
 

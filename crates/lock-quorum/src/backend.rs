@@ -1,31 +1,30 @@
 //! A backend over a quorum of stores.
 
-use super::{
+use crate::{
     acquire,
     builder::QuorumBuilder,
     extend::{Item, extend},
-    member::Member,
-    node::Extended,
+    node::Member,
     node_views, release,
+    rules::Extended,
     shared::Shared,
     wakes::Wakes,
 };
-use crate::{
+use async_trait::async_trait;
+use lock_core::{
+    LockError, LockName, Store,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind,
         Capabilities, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply, Store, SubscriberId, Subscriptions, VoteKind, WakeListener,
+        Renewed, Reply, SubscriberId, Subscriptions, VoteKind, WakeListener,
     },
-    error::LockError,
-    name::LockName,
-    time::UtcTime,
+    clock::UtcTime,
 };
-use async_trait::async_trait;
 use std::sync::{Arc, Weak};
 
 /// A lock store over several independent stores, of which a majority decides each operation.
 ///
-/// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super)
+/// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the crate](crate)
 /// for an example.
 ///
 /// # Contract
@@ -76,8 +75,8 @@ impl QuorumBuilder {
     /// fewer node survives just as many failures.
     ///
     /// # Errors
-    /// Returns [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) for fewer than three nodes, or if `max_lease`
-    /// is not longer than 4 s, four times [`MAX_CLOCK_DISTANCE`](super::MAX_CLOCK_DISTANCE).
+    /// Returns [`InvalidOptions`](lock_core::LockErrorKind::InvalidOptions) for fewer than three nodes, or if `max_lease`
+    /// is not longer than 4 s, four times [`MAX_CLOCK_DISTANCE`](crate::MAX_CLOCK_DISTANCE).
     pub fn build(self) -> Result<QuorumBackend, LockError> {
         let shared = Arc::new(self.checked()?);
         let wakes = Wakes::new(&shared);

@@ -1,14 +1,16 @@
 //! Records of the leases that this process requested from the nodes.
 
-use super::residue::{Outcome, Release, Residue};
-use crate::{
-    backend::{Floor, Retention},
-    ids::{FencingToken, LeaseId},
-    name::LockName,
-    sync::{Mutex, lock, rank},
-    time::{Moment, UtcTime},
+use crate::residue::{Outcome, Release, Residue};
+use lock_core::{
+    __private::lock,
+    FencingToken, LockName, Retention,
+    backend::{Floor, LeaseId},
+    clock::{Moment, UtcTime},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 use tokio::sync::Notify;
 
 /// Minimum number of records before expired ones are removed. After each sweep, the number must double before the next.
@@ -17,7 +19,7 @@ const SWEEP_AT_LEAST: usize = 256;
 /// The records of all leases that may be stored on a node.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    records: Mutex<rank::QuorumLeases, Records>,
+    records: Mutex<Records>,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ struct Records {
 pub(super) struct LeaseRecord {
     pub(super) name: LockName,
     pub(super) lease: LeaseId,
-    state: Mutex<rank::QuorumLease, State>,
+    state: Mutex<State>,
     /// Notified when a request that may set the lease is answered or given up, and when the record is removed.
     pub(super) changed: Notify,
 }

@@ -8,8 +8,8 @@ use lock_core::{
         Inspected, Reply, Submission, SubscriberId, Subscriptions, WakeListener,
     },
     clock::{TestClock, UtcTime},
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
 };
+use lock_quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote};
 use std::{
     future::{Future, pending},
     sync::{

@@ -4,8 +4,8 @@
 use lock_core::{
     MemoryBackend, Store,
     clock::{Clock, TestClock},
-    quorum::{Member, QuorumBackend},
 };
+use lock_quorum::{Member, QuorumBackend};
 use lock_testkit::conformance::Harness;
 use std::{sync::Arc, time::Duration};
 

@@ -3,7 +3,7 @@
 //! Each node has its own estimate. If a request's deadline came from another node's clock, the node could execute the
 //! request long after its sender gave up.
 
-use crate::time::{Moment, UtcTime};
+use lock_core::clock::{Moment, UtcTime};
 use std::time::Duration;
 
 /// Estimates of the clocks of all nodes.

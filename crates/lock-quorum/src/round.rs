@@ -13,11 +13,11 @@
 //! - A win or a loss is final. Later replies change nothing.
 //! - A lost round may wait briefly to learn the reason: replies in flight may show that one lease holds a majority.
 
-use super::node::{MAX_CLOCK_DISTANCE, Vote};
-use crate::{
+use crate::rules::{MAX_CLOCK_DISTANCE, Vote};
+use lock_core::{
+    __private::TOKEN_LEAD as LEAD,
+    FencingToken,
     backend::{Floor, VoteKind},
-    ids::FencingToken,
-    store::LEAD,
 };
 use std::time::Duration;
 
