@@ -1,14 +1,13 @@
 //! Carries out a round: sends the proposal to all nodes at once and lets the first majority decide.
 
 use crate::{
-    cleanup::{Cleanup, outcome_of},
-    gather::Gather,
-    leases::LeaseRecord,
+    gather::{Gather, pause},
     node::NodeReply,
+    node_state::Outcome,
+    release::Cleanup,
     round::{Answer, Round, Step, Verdict},
     rules::{Proposal, Vote},
-    shared::{GRACE, STRAGGLER_TIMEOUT, Shared, left_out},
-    timer::pause,
+    shared::{GRACE, LeaseRecord, STRAGGLER_TIMEOUT, Shared, left_out},
 };
 use lock_core::{
     __private::in_background,
@@ -49,7 +48,7 @@ struct Sent {
 }
 
 /// Acquires the lock for `request.lease` if a majority grants it.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     request: AcquireRequest,
     reserve: u32,
@@ -231,7 +230,7 @@ fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
         Err(error) => shared.failed(sent.node, sent.at, error),
     }
     let is_set = |reply: &NodeReply<Vote>| reply.outcome == Vote::Granted;
-    record.answered(sent.node, outcome_of(&sent.answer, is_set));
+    record.answered(sent.node, Outcome::of(&sent.answer, is_set));
     sent
 }
 

@@ -2,41 +2,36 @@
 //! healed.
 
 use crate::{
-    cleanup::outcome_of,
-    gather::Gather,
-    leases::LeaseRecord,
+    gather::{Gather, Question, Sent, ask_all},
     node::NodeReply,
+    node_state::Outcome,
+    round::{Ruling, Word},
     rules::{Extended, Extension, Healed, Healing},
-    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
-    tally::{Ruling, Tally, Word},
+    shared::{GRACE, LeaseRecord, STRAGGLER_TIMEOUT, Shared, failed},
 };
 use lock_core::{
     __private::in_background,
     LockName,
-    backend::LeaseId,
-    backend::{Applied, BackendError, Reply, VoteKind, Votes},
+    backend::{Applied, BackendError, LeaseId, Reply, VoteKind, Votes},
     clock::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 
 /// A lease to extend.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) name: LockName,
-    pub(super) lease: LeaseId,
-    pub(super) duration: Duration,
+pub(crate) struct Item {
+    pub(crate) name: LockName,
+    pub(crate) lease: LeaseId,
+    pub(crate) duration: Duration,
     /// Latest time at which the request may be executed, by the quorum's clock.
-    pub(super) not_after: UtcTime,
-    pub(super) depth: Option<u32>,
+    pub(crate) not_after: UtcTime,
+    pub(crate) depth: Option<u32>,
 }
 
 type Answer = Result<Reply<Extended>, BackendError>;
 
-struct Sent {
-    node: usize,
-    at: Moment,
-    answers: Vec<Result<NodeReply<Extended>, BackendError>>,
-}
+/// A node's answer to each item.
+type Answers = Vec<Result<NodeReply<Extended>, BackendError>>;
 
 /// An item in progress.
 struct Asked {
@@ -45,8 +40,7 @@ struct Asked {
     place: usize,
     /// The moment after which no node executes the request, assuming that the clock estimates are correct.
     over: Moment,
-    tally: Tally,
-    kinds: Vec<Option<VoteKind>>,
+    question: Question,
     is_late: bool,
 }
 
@@ -54,11 +48,11 @@ struct Asked {
 struct Extending {
     shared: Arc<Shared>,
     asked: Vec<Asked>,
-    coming: Gather<Sent>,
+    coming: Gather<Sent<Answers>>,
 }
 
 /// Extends leases. Returns one reply per item, in the same order.
-pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer> {
+pub(crate) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer> {
     let begun = shared.clock.now();
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(items.len());
     let mut asked = Vec::new();
@@ -94,12 +88,12 @@ pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer
 
 impl Asked {
     fn new(item: Item, place: usize, over: Moment, nodes: usize) -> Self {
-        Self { item, place, over, tally: Tally::new(nodes), kinds: vec![None; nodes], is_late: false }
+        Self { item, place, over, question: Question::new(nodes), is_late: false }
     }
 
     /// Records a node's reply.
     fn hear(&mut self, shared: &Shared, node: usize, answer: Result<NodeReply<Extended>, BackendError>) {
-        let (word, kind) = match answer {
+        let answer = match answer {
             Ok(NodeReply { outcome: Extended::Gone, .. }) => (Word::No, VoteKind::Gone),
             Ok(NodeReply { outcome: Extended::Late, .. }) => (Word::Out, VoteKind::Late),
             Ok(NodeReply { outcome: Extended::Extended, age, .. }) => match shared.quarantine(node, age) {
@@ -107,16 +101,20 @@ impl Asked {
                 Some(left) => (Word::Out, VoteKind::Quarantined { left }),
                 None => (Word::Yes, VoteKind::Extended),
             },
-            Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
+            Err(error) => failed(&error),
         };
-        self.is_late |= kind == VoteKind::Late;
-        self.kinds[node] = Some(kind);
-        self.tally.add(word);
+        self.is_late |= answer.1 == VoteKind::Late;
+        self.question.hear(node, answer);
+    }
+
+    /// Returns `true` if this node does not have the lease.
+    fn is_gone(&self, node: usize) -> bool {
+        self.question.kind(node) == Some(&VoteKind::Gone)
     }
 
     fn answer(&self, shared: &Shared) -> Answer {
-        let votes = shared.votes(self.kinds.iter().cloned());
-        let outcome = match self.tally.ruling() {
+        let votes = self.question.votes(shared);
+        let outcome = match self.question.ruling() {
             Some(Ruling::Yes) => Extended::Extended,
             Some(Ruling::No) => Extended::Gone,
             Some(Ruling::Unknown) | None if self.is_late => Extended::Late,
@@ -136,8 +134,7 @@ impl Extending {
                 record.extended(asked.over + asked.item.duration);
             }
         }
-        let coming = Gather::new();
-        for (node, member) in shared.nodes.iter().enumerate() {
+        let coming = ask_all(shared, |node, backend| {
             let extension = |asked: &Asked| Extension {
                 name: asked.item.name.clone(),
                 lease: asked.item.lease,
@@ -146,39 +143,36 @@ impl Extending {
                 depth: asked.item.depth,
             };
             let items: Vec<_> = asked.iter().map(extension).collect();
-            let backend = member.backend.clone();
-            coming.push(async move { Sent { node, at, answers: backend.extend(items).await } });
-        }
+            async move { backend.extend(items).await }
+        });
         Self { shared: shared.clone(), asked, coming }
     }
 
     /// Waits until every item is decided, or until `deadline`. Then heals the nodes that lost an extended lease.
     async fn decide(&mut self, deadline: Moment) {
         let mut until = deadline;
-        while self.asked.iter().any(|asked| asked.tally.ruling().is_none()) {
+        while self.asked.iter().any(|asked| asked.question.ruling().is_none()) {
             let clock = self.shared.clock.clone();
             let Some(sent) = self.coming.next(&*clock, until).await else { break };
             self.hear(sent);
-            let is_open = |asked: &Asked| asked.tally.ruling().is_none() && !asked.tally.is_lost();
+            let is_open = |asked: &Asked| asked.question.ruling().is_none() && !asked.question.is_lost();
             if !self.asked.iter().any(is_open) {
                 until = until.min(clock.now() + GRACE);
             }
         }
-        for asked in self.asked.iter().filter(|asked| asked.tally.ruling() == Some(Ruling::Yes)) {
+        for asked in self.asked.iter().filter(|asked| asked.question.ruling() == Some(Ruling::Yes)) {
             let Some(record) = self.shared.leases.find(&asked.item.name, asked.item.lease) else { continue };
             if let Some(depth) = asked.item.depth {
                 record.has_depth(depth);
             }
-            for (node, kind) in asked.kinds.iter().enumerate() {
-                if *kind == Some(VoteKind::Gone) {
-                    self.heal(asked, &record, node);
-                }
+            for node in (0..self.shared.nodes.len()).filter(|node| asked.is_gone(*node)) {
+                self.heal(asked, &record, node);
             }
         }
     }
 
-    fn hear(&mut self, sent: Sent) {
-        let mut answers = sent.answers.into_iter();
+    fn hear(&mut self, sent: Sent<Answers>) {
+        let mut answers = sent.answer.into_iter();
         for asked in &mut self.asked {
             let unanswered = || Err(self.shared.no_majority("answered", Applied::Unknown, Votes::none()));
             let answer = answers.next().unwrap_or_else(unanswered);
@@ -200,7 +194,7 @@ impl Extending {
                 self.asked.iter().zip(decided).filter(|(_, ruling)| *ruling == Some(Ruling::Yes))
             {
                 let record = self.shared.leases.find(&asked.item.name, asked.item.lease);
-                if let Some(record) = record.filter(|_| asked.kinds[node] == Some(VoteKind::Gone)) {
+                if let Some(record) = record.filter(|_| asked.is_gone(node)) {
                     self.heal(asked, &record, node);
                 }
             }
@@ -209,7 +203,7 @@ impl Extending {
 
     /// Returns the rulings so far. Later replies do not change them.
     fn decided(&self) -> Vec<Option<Ruling>> {
-        self.asked.iter().map(|asked| asked.tally.ruling()).collect()
+        self.asked.iter().map(|asked| asked.question.ruling()).collect()
     }
 
     /// Restores a lease on a node that lost it while a majority has it.
@@ -238,7 +232,7 @@ impl Extending {
                     if let Ok(reply) = &answer {
                         shared.learn(node, at, reply.now);
                     }
-                    record.answered(node, outcome_of(&answer, |reply| reply.outcome == Healed::Set));
+                    record.answered(node, Outcome::of(&answer, |reply| reply.outcome == Healed::Set));
                 }
                 None => record.give_up(),
             }

@@ -23,42 +23,29 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `round.rs` | which votes count, when a token is raised, and when a round ends |
-//! | `tally.rs` | yes-or-no questions that a majority answers |
-//! | `residue.rs` | what may be left of a lease on a node, and the release that proves that nothing is |
-//! | `clocks.rs` | the nodes' clocks and their median |
-//! | `silence.rs` | the nodes that have stopped answering, and when they are asked again |
-//! | `burst.rs` | the merging of messages from several nodes into one wake-up |
+//! | `rules.rs` | requests to a node, its replies, and the rules by which it decides them |
+//! | `round.rs` | which votes count, when a token is raised, and when a round ends; yes-or-no questions; wake-ups |
+//! | `node_state.rs` | each node's clock, its silence, and what may remain of a lease there |
 //!
-//! The other files carry out these decisions: they send requests, wait for replies, and handle late replies in
-//! background tasks.
+//! These files only decide. The others carry out the decisions: they send requests, wait for replies, and handle late
+//! replies in background tasks.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 
 mod acquire;
 mod backend;
-mod builder;
-mod burst;
-mod cleanup;
-mod clocks;
 mod extend;
 mod gather;
-mod leases;
 mod node;
-mod node_views;
+mod node_state;
 mod release;
-mod residue;
 mod round;
 mod rules;
 mod shared;
-mod silence;
-mod tally;
-mod timer;
 mod wakes;
 
-pub use backend::QuorumBackend;
-pub use builder::QuorumBuilder;
+pub use backend::{QuorumBackend, QuorumBuilder};
 pub use node::{Freed, Member, NodeReply, QuorumNode};
 pub use rules::{
     Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal, Vote,
@@ -70,11 +57,9 @@ pub use rules::{
 #[doc(hidden)]
 pub mod model {
     pub use crate::{
-        clocks::{NodeClocks, not_after},
-        residue::{Outcome, Release, Residue},
-        round::{Answer, Ballot, Round, Step, Verdict, majority},
+        node_state::{NodeClocks, Outcome, Release, Residue, not_after},
+        round::{Answer, Ballot, Round, Ruling, Step, Tally, Verdict, Word, majority},
         rules::{extend, heal, propose},
-        tally::{Ruling, Tally, Word},
     };
 }
 

@@ -69,8 +69,8 @@ pub struct Freed {
 /// A node of a quorum.
 #[derive(Clone)]
 pub struct Member {
-    pub(super) name: Arc<str>,
-    pub(super) backend: Arc<dyn QuorumNode>,
+    pub(crate) name: Arc<str>,
+    pub(crate) backend: Arc<dyn QuorumNode>,
     is_durable: bool,
 }
 
@@ -97,7 +97,7 @@ impl Member {
     }
 
     /// Returns the minimum time for which the node must have kept its data to vote.
-    pub(super) fn min_age(&self, max_lease: Duration) -> Duration {
+    pub(crate) fn min_age(&self, max_lease: Duration) -> Duration {
         if self.is_durable { Duration::ZERO } else { max_lease }
     }
 }

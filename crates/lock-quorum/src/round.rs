@@ -1,17 +1,4 @@
-//! One attempt to acquire a lock, by proposing a token T to all nodes. This file only makes the decisions: it turns
-//! replies into the next step.
-//!
-//! ```text
-//!             stale: raises T and voids the votes for the old T
-//!            ┌─────────────┐
-//!            ▼             │
-//!   begin ─ asking all nodes ──▶ won    a majority granted T
-//!                          └───▶ lost   a majority is out of reach: busy, contended or failed
-//! ```
-//!
-//! - Only a reply to the current proposal is a vote. Votes for different tokens are never added up.
-//! - A win or a loss is final. Later replies change nothing.
-//! - A lost round may wait briefly to learn the reason: replies in flight may show that one lease holds a majority.
+//! The decisions of a majority, without effects: rounds of proposals, yes-or-no questions, and messages about a release.
 
 use crate::rules::{MAX_CLOCK_DISTANCE, Vote};
 use lock_core::{
@@ -26,7 +13,19 @@ const MAX_RAISES: u32 = 8;
 /// Maximum number of times that a node is asked again, with a corrected clock, because a request reached it too late.
 const MAX_LATES: u32 = 2;
 
-/// An attempt to acquire a lock.
+/// One attempt to acquire a lock, by proposing a token T to all nodes. It turns replies into the next step.
+///
+/// ```text
+///             stale: raises T and voids the votes for the old T
+///            ┌─────────────┐
+///            ▼             │
+///   begin ─ asking all nodes ──▶ won    a majority granted T
+///                          └───▶ lost   a majority is out of reach: busy, contended or failed
+/// ```
+///
+/// - Only a reply to the current proposal is a vote. Votes for different tokens are never added up.
+/// - A win or a loss is final. Later replies change nothing.
+/// - A lost round may wait briefly to learn the reason: replies in flight may show that one lease holds a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Round {
     reserve: u32,
@@ -316,6 +315,122 @@ impl Answer {
             Self::Voted(Vote::Late) => VoteKind::Late,
             Self::Failed(error) => VoteKind::Failed { error: error.clone() },
         }
+    }
+}
+
+/// The replies so far to a yes-or-no question that a majority decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tally {
+    nodes: usize,
+    yes: usize,
+    no: usize,
+    out: usize,
+}
+
+/// A node's reply to the question of a [`Tally`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// Certainly yes.
+    Yes,
+    /// Certainly no.
+    No,
+    /// A reply that does not count: an error, a quarantined node, or a request that arrived too late.
+    Out,
+}
+
+/// The decision of a majority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ruling {
+    /// A majority said yes.
+    Yes,
+    /// Enough nodes said no that no majority can say yes.
+    No,
+    /// Neither answer can reach the number of nodes that it needs, because too many replies do not count.
+    Unknown,
+}
+
+impl Tally {
+    /// Creates a tally without replies.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes, yes: 0, no: 0, out: 0 }
+    }
+
+    /// Counts a node's reply.
+    pub fn add(&mut self, word: Word) {
+        match word {
+            Word::Yes => self.yes += 1,
+            Word::No => self.no += 1,
+            Word::Out => self.out += 1,
+        }
+    }
+
+    /// Returns the decision as soon as no further reply can change it.
+    #[must_use]
+    pub fn ruling(&self) -> Option<Ruling> {
+        let waiting = self.nodes - self.yes - self.no - self.out;
+        let (yes, no) = (majority(self.nodes), self.nodes - majority(self.nodes) + 1);
+        match self {
+            _ if self.yes >= yes => Some(Ruling::Yes),
+            _ if self.no >= no => Some(Ruling::No),
+            _ if self.yes + waiting < yes && self.no + waiting < no => Some(Ruling::Unknown),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if a majority can no longer say yes.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.no + self.out > self.nodes - majority(self.nodes)
+    }
+}
+
+/// The messages about the latest release of a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Burst {
+    nodes: Vec<usize>,
+    reported: bool,
+    number: u64,
+}
+
+/// The action that a message requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// No action.
+    Known,
+    /// Wait for further messages, then call [`Burst::is_overdue`] with this number.
+    First(u64),
+    /// Report the release.
+    Report,
+}
+
+impl Burst {
+    /// Handles a node's message about a release. A second message from the same node belongs to the next release.
+    pub(crate) fn hear(&mut self, node: usize, majority: usize) -> Message {
+        let is_next = self.nodes.contains(&node);
+        if is_next {
+            *self = Self { nodes: Vec::new(), reported: false, number: self.number };
+        }
+        self.nodes.push(node);
+        if self.reported {
+            return Message::Known;
+        }
+        if self.nodes.len() >= majority {
+            self.reported = true;
+            return Message::Report;
+        }
+        if self.nodes.len() > 1 {
+            return Message::Known;
+        }
+        self.number += 1;
+        Message::First(self.number)
+    }
+
+    /// Returns `true` if the burst with this number still waits for its majority, and marks it as reported.
+    pub(crate) fn is_overdue(&mut self, number: u64) -> bool {
+        let overdue = self.number == number && !self.reported;
+        self.reported |= overdue;
+        overdue
     }
 }
 

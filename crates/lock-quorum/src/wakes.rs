@@ -1,12 +1,10 @@
 //! Wake-ups of a quorum: names are watched on all nodes, and a release is reported once a majority has reported it.
 
 use crate::{
-    burst::{Burst, Message},
-    gather::Gather,
+    gather::{Question, Sent, ask_all, pause},
     node::Member,
-    shared::{STRAGGLER_TIMEOUT, Shared},
-    tally::{Ruling, Tally, Word},
-    timer::pause,
+    round::{Burst, Message, Ruling, Word},
+    shared::{STRAGGLER_TIMEOUT, Shared, failed},
 };
 use lock_core::{
     __private::{in_background, lock},
@@ -26,7 +24,7 @@ const MINORITY_DELAY: Duration = Duration::from_millis(20);
 
 /// The subscriptions of a quorum.
 #[derive(Debug)]
-pub(super) struct Wakes {
+pub(crate) struct Wakes {
     shared: Arc<Shared>,
     subscribers: SubscriptionRegistry,
     bursts: Mutex<HashMap<LockName, Burst>>,
@@ -62,7 +60,7 @@ impl WakeListener for NodeListener {
 }
 
 impl Wakes {
-    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new_cyclic(|wakes: &Weak<Self>| {
             let listen = |(node, member): (usize, &Member)| {
                 let listener = Arc::new(NodeListener { node, wakes: wakes.clone() });
@@ -76,7 +74,7 @@ impl Wakes {
         })
     }
 
-    pub(super) fn register(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+    pub(crate) fn register(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.subscribers.forget_gone();
         self.subscribers.register_listener(listener)
     }
@@ -106,18 +104,18 @@ impl Wakes {
     }
 
     /// Watches a name on all nodes. Returns once a majority has acknowledged the subscription.
-    pub(super) async fn subscribe(
+    pub(crate) async fn subscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
         name: LockName,
     ) -> Result<(), BackendError> {
         self.subscribers.subscribe(subscriber, name.clone());
         lock(&self.bursts).entry(name.clone()).or_default();
-        self.ask_all(&name, Request::Subscribe).await
+        self.change_on_all(&name, Request::Subscribe).await
     }
 
     /// Ends a subscription. When a name's last subscription ends, stops watching the name on all nodes.
-    pub(super) async fn unsubscribe(
+    pub(crate) async fn unsubscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
         name: LockName,
@@ -126,41 +124,35 @@ impl Wakes {
             return Ok(());
         }
         lock(&self.bursts).remove(&name);
-        self.ask_all(&name, Request::Unsubscribe).await
+        self.change_on_all(&name, Request::Unsubscribe).await
     }
 
-    async fn ask_all(self: &Arc<Self>, name: &LockName, request: Request) -> Result<(), BackendError> {
-        let nodes = self.shared.nodes.len();
-        let mut coming = Gather::new();
-        for (node, (_, id)) in self.listeners.iter().enumerate() {
-            let (backend, name, id) = (self.shared.nodes[node].backend.clone(), name.clone(), *id);
-            coming.push(async move {
-                let answer = match request {
+    /// Asks all nodes for the change. Returns once a majority has acknowledged it.
+    async fn change_on_all(self: &Arc<Self>, name: &LockName, request: Request) -> Result<(), BackendError> {
+        let mut coming = ask_all(&self.shared, |node, backend| {
+            let (name, id) = (name.clone(), self.listeners[node].1);
+            async move {
+                match request {
                     Request::Subscribe => backend.subscribe(id, name).await,
                     Request::Unsubscribe => backend.unsubscribe(id, name).await,
-                };
-                (node, answer)
-            });
-        }
-        let (mut tally, mut kinds) = (Tally::new(nodes), vec![None; nodes]);
-        let clock = self.shared.clock.clone();
-        while tally.ruling().is_none() {
-            let until = clock.now() + STRAGGLER_TIMEOUT;
-            let Some((node, answer)) = coming.next(&*clock, until).await else { break };
-            let (word, kind) = match answer {
-                Ok(()) => (Word::Yes, VoteKind::Acknowledged),
-                Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
-            };
-            kinds[node] = Some(kind);
-            tally.add(word);
-            if tally.is_lost() {
-                break;
+                }
             }
+        });
+        let mut question = Question::new(self.shared.nodes.len());
+        let clock = self.shared.clock.clone();
+        while question.ruling().is_none() && !question.is_lost() {
+            let until = clock.now() + STRAGGLER_TIMEOUT;
+            let Some(Sent { node, answer, .. }) = coming.next(&*clock, until).await else { break };
+            let answer = match answer {
+                Ok(()) => (Word::Yes, VoteKind::Acknowledged),
+                Err(error) => failed(&error),
+            };
+            question.hear(node, answer);
         }
         let (wakes, name) = (self.clone(), name.clone());
         in_background(async move {
             let until = clock.now() + STRAGGLER_TIMEOUT;
-            while let Some((node, _)) = coming.next(&*clock, until).await {
+            while let Some(Sent { node, .. }) = coming.next(&*clock, until).await {
                 tokio::select! {
                     biased;
                     () = wakes.correct(node, &name, request) => {}
@@ -168,10 +160,10 @@ impl Wakes {
                 }
             }
         });
-        match tally.ruling() {
+        match question.ruling() {
             Some(Ruling::Yes) => Ok(()),
             _ => {
-                let votes = self.shared.votes(kinds);
+                let votes = question.votes(&self.shared);
                 Err(self.shared.no_majority("acknowledged the subscription change", Applied::Unknown, votes))
             }
         }

@@ -30,26 +30,17 @@ const DRIVER: [&str; 15] = [
     "mod",
 ];
 
-/// The files of lock-quorum, from the bottom up: the node's side, the decisions, then the files that carry them out.
-const QUORUM: [&str; 21] = [
+/// The files of lock-quorum, from the bottom up: the rules of a node, the decisions, then the files that carry them out.
+const QUORUM: [&str; 12] = [
     "rules",
     "node",
     "round",
-    "tally",
-    "residue",
-    "clocks",
-    "silence",
-    "burst",
-    "timer",
-    "gather",
-    "leases",
+    "node_state",
     "shared",
-    "builder",
-    "cleanup",
+    "gather",
+    "release",
     "acquire",
     "extend",
-    "release",
-    "node_views",
     "wakes",
     "backend",
     "lib",

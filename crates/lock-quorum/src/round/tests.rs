@@ -1,4 +1,4 @@
-//! Single rounds, reply by reply, including the counterexample behind each rule.
+//! Single rounds, reply by reply, including the counterexample behind each rule; then tallies and bursts.
 
 use super::*;
 
@@ -302,4 +302,52 @@ fn tokens_of_overlapping_majorities_grow() {
         tokens.push(story.token());
     }
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+fn ruling(nodes: usize, words: &[Word]) -> Option<Ruling> {
+    let mut tally = Tally::new(nodes);
+    words.iter().for_each(|word| tally.add(*word));
+    tally.ruling()
+}
+
+#[test]
+fn majority_decides_without_the_rest() {
+    use Word::{No, Out, Yes};
+    assert_eq!(ruling(3, &[Yes]), None);
+    assert_eq!(ruling(3, &[Yes, Yes]), Some(Ruling::Yes));
+    assert_eq!(ruling(5, &[No, No]), None);
+    assert_eq!(ruling(5, &[No, No, No]), Some(Ruling::No));
+    assert_eq!(ruling(3, &[Out, Out]), Some(Ruling::Unknown));
+    assert_eq!(ruling(3, &[Out, No]), None, "the third may say no");
+    assert_eq!(ruling(3, &[Out, No, Yes]), Some(Ruling::Unknown), "one certain no is not enough");
+    assert_eq!(ruling(4, &[Yes, Yes]), None, "two of four are not a majority");
+    assert_eq!(ruling(4, &[No, No]), Some(Ruling::No));
+}
+
+#[test]
+fn majority_reports_a_release_once() {
+    let mut burst = Burst::default();
+    assert_eq!(burst.hear(0, 3), Message::First(1));
+    assert_eq!(burst.hear(4, 3), Message::Known);
+    assert_eq!(burst.hear(2, 3), Message::Report);
+    assert_eq!(burst.hear(1, 3), Message::Known, "a straggler of the same release");
+    assert!(!burst.is_overdue(1));
+}
+
+#[test]
+fn second_message_of_a_node_is_another_release() {
+    let mut burst = Burst::default();
+    assert_eq!(burst.hear(0, 2), Message::First(1));
+    assert_eq!(burst.hear(1, 2), Message::Report);
+    assert_eq!(burst.hear(0, 2), Message::First(2), "the third node never reported the first release");
+    assert_eq!(burst.hear(2, 2), Message::Report);
+}
+
+#[test]
+fn message_of_a_minority_is_reported_after_a_delay() {
+    let mut burst = Burst::default();
+    assert_eq!(burst.hear(0, 2), Message::First(1));
+    assert!(burst.is_overdue(1));
+    assert!(!burst.is_overdue(1), "reported once");
+    assert_eq!(burst.hear(1, 2), Message::Known, "the release is already reported");
 }

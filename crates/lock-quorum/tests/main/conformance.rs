@@ -1,6 +1,7 @@
-//! Conformance of quorums of in-memory stores in virtual time, with three and five nodes, declared
-//! durable or not.
+//! Conformance of quorums of in-memory stores in virtual time: three and five nodes, declared durable or not, and nodes
+//! of different delays, of which the first majority decides.
 
+use crate::{Fleet, node::Mode};
 use lock_core::{
     MemoryBackend, Store,
     clock::{Clock, TestClock},
@@ -43,6 +44,22 @@ impl Harness for Quorum {
     }
 }
 
+struct Slow;
+
+impl Harness for Slow {
+    async fn store(&self) -> Store {
+        let fleet = Fleet::of(5);
+        for (number, node) in (1..).zip(&fleet.nodes) {
+            node.set(Mode::Slow(Duration::from_millis(number)));
+        }
+        quorum(fleet.members())
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(TestClock::new())
+    }
+}
+
 mod of_three {
     use super::Quorum;
     lock_testkit::conformance!(Quorum { nodes: 3, is_durable: true }, start_paused = true);
@@ -56,4 +73,9 @@ mod of_five {
 mod undeclared {
     use super::Quorum;
     lock_testkit::conformance!(Quorum { nodes: 3, is_durable: false }, start_paused = true);
+}
+
+mod slow {
+    use super::Slow;
+    lock_testkit::conformance!(Slow, start_paused = true);
 }

@@ -6,7 +6,6 @@ mod background;
 mod conformance;
 mod node;
 mod silence;
-mod slow;
 
 use lock_core::{
     LockErrorKind, LockFactory, LockGuard, LockName, MemoryBackend,
