@@ -486,9 +486,7 @@ impl OptionsError {
         Self(text.into())
     }
 
-    #[doc(hidden)]
-    #[must_use]
-    pub fn too_short(option: &str, least: Duration) -> Self {
+    pub(crate) fn too_short(option: &str, least: Duration) -> Self {
         Self(format!("`{option}` is too short: use at least {least:?}"))
     }
 

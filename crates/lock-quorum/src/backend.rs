@@ -139,7 +139,7 @@ impl QuorumBuilder {
         let least = MAX_CLOCK_DISTANCE * 4;
         if self.max_lease <= least {
             let least = least + Duration::from_millis(1);
-            return Err(OptionsError::too_short("max_lease", least).into());
+            return Err(OptionsError::new(format!("`max_lease` is too short: use at least {least:?}")).into());
         }
         if nodes.is_multiple_of(2) {
             tracing::warn!(

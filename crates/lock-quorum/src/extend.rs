@@ -73,16 +73,12 @@ pub(crate) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer
         return answers.into_iter().flatten().collect();
     };
     let deadline = deadline - deadline.since(begun) / 10;
-    let mut round = Some(Extending::begin(shared, asked, begun));
-    if let Some(extending) = &mut round {
-        extending.decide(deadline).await;
-        for asked in &extending.asked {
-            answers[asked.place] = Some(asked.answer(shared));
-        }
+    let mut extending = Extending::begin(shared, asked, begun);
+    extending.decide(deadline).await;
+    for asked in &extending.asked {
+        answers[asked.place] = Some(asked.answer(shared));
     }
-    if let Some(extending) = round.take() {
-        in_background(extending.settle());
-    }
+    in_background(extending.settle());
     answers.into_iter().flatten().collect()
 }
 
@@ -105,6 +101,11 @@ impl Asked {
         };
         self.is_late |= answer.1 == VoteKind::Late;
         self.question.hear(node, answer);
+    }
+
+    /// Returns `true` if a majority has extended the lease.
+    fn is_extended(&self) -> bool {
+        self.question.ruling() == Some(Ruling::Yes)
     }
 
     /// Returns `true` if this node does not have the lease.
@@ -160,7 +161,7 @@ impl Extending {
                 until = until.min(clock.now() + GRACE);
             }
         }
-        for asked in self.asked.iter().filter(|asked| asked.question.ruling() == Some(Ruling::Yes)) {
+        for asked in self.asked.iter().filter(|asked| asked.is_extended()) {
             let Some(record) = self.shared.leases.find(&asked.item.name, asked.item.lease) else { continue };
             if let Some(depth) = asked.item.depth {
                 record.has_depth(depth);
@@ -188,22 +189,16 @@ impl Extending {
         let until = self.shared.clock.now() + STRAGGLER_TIMEOUT;
         let clock = self.shared.clock.clone();
         while let Some(sent) = self.coming.next(&*clock, until).await {
-            let (node, decided) = (sent.node, self.decided());
+            let node = sent.node;
+            let were_extended: Vec<_> = self.asked.iter().map(Asked::is_extended).collect();
             self.hear(sent);
-            for (asked, _) in
-                self.asked.iter().zip(decided).filter(|(_, ruling)| *ruling == Some(Ruling::Yes))
-            {
+            for (asked, _) in self.asked.iter().zip(were_extended).filter(|(_, was_extended)| *was_extended) {
                 let record = self.shared.leases.find(&asked.item.name, asked.item.lease);
                 if let Some(record) = record.filter(|_| asked.is_gone(node)) {
                     self.heal(asked, &record, node);
                 }
             }
         }
-    }
-
-    /// Returns the rulings so far. Later replies do not change them.
-    fn decided(&self) -> Vec<Option<Ruling>> {
-        self.asked.iter().map(|asked| asked.question.ruling()).collect()
     }
 
     /// Restores a lease on a node that lost it while a majority has it.
@@ -223,10 +218,9 @@ impl Extending {
         };
         let (shared, record) = (shared.clone(), record.clone());
         in_background(async move {
-            let coming = Gather::new();
+            let mut coming = Gather::new();
             let backend = shared.nodes[node].backend.clone();
             coming.push(async move { backend.heal(healing).await });
-            let mut coming = coming;
             match coming.next(&*shared.clock, at + STRAGGLER_TIMEOUT).await {
                 Some(answer) => {
                     if let Ok(reply) = &answer {

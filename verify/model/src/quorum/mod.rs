@@ -1,4 +1,4 @@
-//! A second model: rounds of a quorum, over the real decisions of `lock-core`
+//! A second model: rounds of a quorum, over the real decisions of `lock-quorum`
 //! ([`Round`](lock_quorum::model::Round), [`Residue`](lock_quorum::model::Residue),
 //! [`NodeClocks`]) and the real rules of its nodes.
 //!
