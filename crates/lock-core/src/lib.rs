@@ -141,7 +141,7 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::otel::Instruments;
     pub use crate::{
-        backend::async_backend::in_background,
+        backend::{async_backend::in_background, operation::Answer},
         driver::has_timer,
         error::no_runtime,
         ids::Random,

@@ -122,7 +122,7 @@ fn mismatch() -> BackendError {
 }
 
 /// The reply to an operation, or the error in place of it.
-pub type OperationReply = Result<Reply<Outcome>, BackendError>;
+pub(crate) type OperationReply = Result<Reply<Outcome>, BackendError>;
 
 /// An operation that was submitted to a store, and the receiver of its reply. Dropping it reports an unknown outcome.
 pub struct Submission(Arc<dyn Receiver>);

@@ -6,7 +6,10 @@ use crate::{
     support::{Backed, acquire, connected, fill_calls, meaning, submit},
 };
 use futures_util::future::join_all;
-use lock_core::backend::{Answer as Future, Applied, BackendErrorKind as Kind};
+use lock_core::{
+    __private::Answer as Future,
+    backend::{Applied, BackendErrorKind as Kind},
+};
 use lock_redis::client::DialErrorKind;
 use std::{
     future::Future as _,

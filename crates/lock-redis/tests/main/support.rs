@@ -2,9 +2,10 @@
 
 use crate::scripted::Scripted;
 use lock_core::{
+    __private::Answer,
     LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Answer, Applied, Backend, BackendError, BackendErrorKind,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind,
         BackendExt as _, LeaseId, LeaseNumber, MissedWakes, NotifyWaiters, Operation, ProcessId,
         ReleaseRequest, RenewRequest, Reply, Submission, Subscriptions as _, WakeListener,
     },

@@ -10,9 +10,9 @@ use lock_core::backend::{
     Renewed, Reply, StoredHold, Submission, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
 };
 use lock_core::{
-    Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
+    Connectors, FencingToken, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
     MemoryBackend, ReleaseOutcome, Retention, RunError, Store, Worker,
-    backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
+    backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber, ProcessId},
     clock::{BootClock, Moment, SteadyClock, TestClock, UtcTime},
     inspect::{ForceReleaseOutcome, ListLimits, Listing, ProcessCard},
     names::LockNames,
@@ -20,6 +20,9 @@ use lock_core::{
         AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, TermEnd,
         WakeSource,
     },
+};
+use lock_quorum::{
+    Extended, Extension, Freed, Healed, Healing, Member, NodeReply, Proposal, QuorumBackend, Vote,
 };
 use lock_redis::{
     Tls, Topology,
@@ -35,11 +38,10 @@ use std::{
 };
 
 /// Exported items that are not printable types: traits, constants, and names of other types.
-const TRAITS_AND_CONSTANTS: [&str; 16] = [
+const TRAITS_AND_CONSTANTS: [&str; 18] = [
     "Backend",
     "AsyncBackend",
     "BackendExt",
-    "OperationReply",
     "Directory",
     "Clock",
     "Configured",
@@ -47,10 +49,13 @@ const TRAITS_AND_CONSTANTS: [&str; 16] = [
     "LockObserver",
     "WakeListener",
     "Subscriptions",
+    "QuorumNode",
     "NameParts",
     "LockKey",
     "SCHEMES",
     "MAX_BYTES",
+    "MAX_CLOCK_DISTANCE",
+    "MIN_COUNTER_RETENTION",
     "Floor", // an `Option` of a type in this list
 ];
 
@@ -102,6 +107,7 @@ async fn no_public_type_prints_a_password() {
     shown.see("Redis", &Redis);
     shown.see("Connectors", &Connectors::default().with(Redis));
 
+    quorum(&mut shown, &backend);
     let store = Store::from(backend);
     shown.see("Store", &store);
     let builder = LockFactory::builder(store).observer(watches.clone());
@@ -220,6 +226,32 @@ fn seam(shown: &mut Shown, url: &str) {
     shown.see("DialErrorKind", &DialErrorKind::Refused);
 }
 
+/// Checks a quorum of this store, and the requests and replies of its nodes.
+fn quorum(shown: &mut Shown, backend: &RedisBackend) {
+    let members = ["a", "b", "c"].map(|name| Member::new(name, backend.clone()));
+    shown.see("Member", &members[0]);
+    let builder = QuorumBackend::builder(members);
+    shown.see("QuorumBuilder", &builder);
+    shown.see("QuorumBackend", &builder.build().unwrap());
+    let name = || LockName::new("x").unwrap();
+    let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(1));
+    let (duration, not_after, token) =
+        (Duration::from_secs(1), UtcTime::from_micros(1), FencingToken::new(1));
+    let (last, retention) = (token, Retention::Backend);
+    let min_age = Duration::ZERO;
+    let proposal =
+        Proposal { name: name(), lease, duration, not_after, token, last, floor: None, min_age, retention };
+    shown.see("Proposal", &proposal);
+    shown.see("Extension", &Extension { name: name(), lease, duration, not_after, depth: None });
+    let healing = Healing { name: name(), lease, duration, not_after, depth: 1, last, retention };
+    shown.see("Healing", &healing);
+    shown.see("NodeReply", &NodeReply { now: not_after, age: min_age, outcome: Vote::Granted });
+    shown.see("Vote", &Vote::Granted);
+    shown.see("Extended", &Extended::Gone);
+    shown.see("Healed", &Healed::Set);
+    shown.see("Freed", &Freed { now: None, outcome: Released::Kept });
+}
+
 /// Checks types that are unrelated to connections, for completeness.
 fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.hear("NameError", &LockName::new("").unwrap_err());
@@ -272,7 +304,7 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
         shown.see("Operation", &operation);
         let (submission, answer) = Submission::channel(operation);
         shown.see("Submission", &submission);
-        shown.see("Answer", &answer);
+        is_silent("the reply", &format!("{answer:?}"));
     }
     shown.see("Outcome", &Outcome::Renewed(Renewed::Gone));
     shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
@@ -302,6 +334,7 @@ fn public_types() -> BTreeSet<String> {
         include_str!("../../../../crates/lock-core/src/clock.rs"),
         include_str!("../../../../crates/lock-core/src/inspect/mod.rs"),
         include_str!("../../../../crates/lock-core/src/observer/mod.rs"),
+        include_str!("../../../../crates/lock-quorum/src/lib.rs"),
         include_str!("../../../../crates/lock-redis/src/lib.rs"),
         include_str!("../../../../crates/lock-redis/src/client/mod.rs"),
         SOURCE,
