@@ -11,8 +11,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The root re-exports [`lock_core`], which documents locks, guards and options. Each other part is
-//! a module behind a feature:
+//! The root re-exports [`lock_core`], which documents locks, guards and options, and [`quorum`], a
+//! store over several independent ones. Each other part is a module behind a feature:
 //!
 //! | feature | default | provides |
 //! | --- | --- | --- |
@@ -38,6 +38,8 @@ pub use connect::{connect, connect_lazy};
 #[cfg(any(feature = "fred", feature = "redis"))]
 pub use connect::{connect_with_ledger, connect_with_ledger_lazy};
 pub use lock_core::*;
+/// A store over several independent ones, of which a majority decides.
+pub use lock_quorum as quorum;
 
 /// Cron jobs that start exactly once across a fleet.
 #[cfg(feature = "cron")]
@@ -52,8 +54,6 @@ pub use lock_ledger as ledger;
 // be a dependency of the program.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
-/// A store over several independent ones, of which a majority decides.
-pub use lock_quorum as quorum;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis")]
 pub use lock_redis_rs as redis;
