@@ -183,6 +183,8 @@ impl RunLoop {
             self.planner.observed(registration, watermark, read_at, &mut commands);
         }
         self.controls_read(outcome.controls, &mut commands);
+        let another_leads = outcome.nodes.iter().any(|node| node.leading && node.id != this);
+        self.report_lost_group(another_leads);
         self.report_lost_jobs();
         self.compare_clocks();
         self.instances_seen(outcome.instances, &outcome.nodes, read_at);
@@ -237,9 +239,7 @@ impl RunLoop {
         self.known_revision = revision;
         // Runs of this node may have been cancelled.
         self.timers.renewal = Instant::now();
-        if self.lost.is_lost(created, &mut self.controls) {
-            self.report_lost_group();
-        }
+        self.lost.read(created, &mut self.controls);
         self.controls = self.lost.restored(jobs.into_iter().collect());
         (self.triggers, self.backfills) = (triggers, backfills);
         for job in self.jobs.values() {
@@ -428,8 +428,10 @@ impl RunLoop {
         is_ours && !is_known && run.started < self.instances.current_at
     }
 
-    fn report_lost_group(&mut self) {
-        if self.leadership.is_some() {
+    /// Reports a loss of the group's data if this node leads, perhaps only since the loss.
+    fn report_lost_group(&mut self, another_leads: bool) {
+        let leads = self.leadership.is_some();
+        if self.lost.take_unreported(leads || another_leads) && leads {
             self.shared.node.observers.notify(|group| CronEvent::DataLost { group, job: None });
             // Otherwise each job would be reported as lost, too.
             self.registered.clear();

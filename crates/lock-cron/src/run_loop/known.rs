@@ -58,7 +58,8 @@ impl KnownInstances {
 ///
 /// Rules:
 /// - A group has a creation time. If it differs from the previous one, or is missing, the store lost the group's data.
-///   The leader reports that once, and not for each job.
+///   The leader reports that once, and not for each job. A leader that lost its lock with the data reports it when it, or
+///   another node, leads again.
 /// - A node that notices the loss keeps the controls that it read before. It sends those of its own jobs to the store:
 ///   pauses, resumes and schedules, with the revisions that they had.
 /// - The store keeps the controls with the highest revision, so nodes that read at different times agree on the
@@ -72,6 +73,8 @@ pub(super) struct LostData {
     /// The controls to restore.
     pub(super) controls: BTreeMap<LockName, JobControls>,
     noticed: Option<Instant>,
+    /// Set until the loss is reported, by this node or by another that leads.
+    unreported: bool,
     /// Set while the controls are being sent.
     pub(super) sending: bool,
     /// Jobs that were new to the store although this leader had registered them. The next heartbeat shows whether the
@@ -81,18 +84,18 @@ pub(super) struct LostData {
 
 impl LostData {
     /// Handles the group's creation time, as read from the store. If it shows a loss, keeps the controls `known` before
-    /// it, and returns `true`.
-    pub(super) fn is_lost(
-        &mut self,
-        created: Option<UtcTime>,
-        known: &mut BTreeMap<LockName, JobControls>,
-    ) -> bool {
+    /// it.
+    pub(super) fn read(&mut self, created: Option<UtcTime>, known: &mut BTreeMap<LockName, JobControls>) {
         let before = mem::replace(&mut self.created, created);
-        let lost = before.is_some() && before != created;
-        if lost {
+        if before.is_some() && before != created {
             (self.noticed, self.controls) = (Some(Instant::now()), mem::take(known));
+            self.unreported = true;
         }
-        lost
+    }
+
+    /// Returns `true` if a loss was not reported yet. `is_led` is set if there is a leader, who reports it.
+    pub(super) fn take_unreported(&mut self, is_led: bool) -> bool {
+        is_led && mem::take(&mut self.unreported)
     }
 
     /// Returns the controls that apply: those `read` from the store, or those from before the loss, while they are newer.
