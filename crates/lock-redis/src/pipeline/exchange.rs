@@ -1,21 +1,34 @@
 //! One call to the server: for one operation its script or the commands in place of it, for several the batch script.
+//!
+//! The usual release is two plain commands. `HDEL` frees the lock, since the key is deleted with its last field, and
+//! `PUBLISH` then wakes the waiters. Together they cost the server less than the script that does the same. They also
+//! shorten a hand-over: Redis replies first to the client that was added to its list last, and a script adds the waiters
+//! before the client that called it. If Redis reads both commands at once, `HDEL` adds that client before `PUBLISH` adds
+//! the waiters, whose messages leave first.
+//!
+//! The two are not atomic, and need not be. A waiter that is woken while another one holds the lock waits again. If the
+//! process ends between the commands, waiters ask again as they do after any message that was lost.
 
-use super::{
-    operation::{Submissions, function, in_full, keys, script, slot, what, write_arguments, write_keys},
-    release::release,
+use super::operation::{
+    Submissions, function, in_full, keys as number_of_keys, lease, script, slot, what, write_arguments,
+    write_keys,
 };
 use crate::{
-    client::{Client, PubSub},
+    client::{Client, Command, Connection, PubSub, Reply},
+    cluster::Redirection,
     connection::{Delivered, Delivery, Dialled},
-    error::{RequestError, Unanswered, unexpected_reply},
-    keys::Keys,
-    script::{BATCH, Words},
+    error::{RequestError, Unanswered, not_woken, unexpected_reply},
+    keys::{self, Keys},
+    script::{BATCH, RELEASE, Words},
     script_reply::{self, ScriptReply},
-    shared::Shared,
+    shared::{Releases, Shared},
 };
-use futures_util::future::join_all;
-use lock_core::backend::{Operation, Submission};
-use std::{borrow::Cow, time::Duration};
+use futures_util::future::{join, join_all};
+use lock_core::{
+    backend::{BackendErrorKind, NotifyWaiters, Operation, Submission},
+    clock::UtcTime,
+};
+use std::{borrow::Cow, pin::pin, slice, time::Duration};
 use tokio::time::Instant;
 
 /// An operation and its reply.
@@ -75,12 +88,12 @@ pub(crate) async fn alone<C: Client>(
         }
     };
     let sent = Instant::now();
-    let answer = script.run(dialled, delivery, keys(operation), write).await;
+    let answer = script.run(dialled, delivery, number_of_keys(operation), write).await;
     let answer = answer.map_err(|error| error.during(script.name));
     let reply = answer.and_then(|Delivered { reply, is_acknowledged }| {
         shared.accepted(dialled.read(script.name, sent, in_full(operation, reply))?, is_acknowledged)
     });
-    shared.observe(sent, std::slice::from_ref(&reply));
+    shared.observe(sent, slice::from_ref(&reply));
     reply
 }
 
@@ -139,7 +152,7 @@ async fn batch<C: Client>(
         }
     };
     let delivery = delivery(shared, operations());
-    BATCH.run(dialled, delivery, operations().map(keys).sum(), write).await
+    BATCH.run(dialled, delivery, operations().map(number_of_keys).sum(), write).await
 }
 
 /// The time allowed for replicas while the server's clock is unknown.
@@ -161,4 +174,64 @@ fn delivery<'a, C: Client>(
         None => UNKNOWN_CLOCK,
     };
     Delivery::Acknowledged { replicas, within: within.min(MAX_WAIT) }
+}
+
+/// Frees the lock if the operation is its release, and wakes the waiters.
+///
+/// Returns `None` if the script must be used: for all other operations; if the backend is set to use it; while the server's clock is unknown, since the
+/// replies have no time; and to say why the lease was not found.
+async fn release<C: Client>(
+    shared: &Shared<C>,
+    dialled: &Dialled<C::Connection>,
+    operation: &Operation,
+) -> Option<Result<ScriptReply, RequestError>> {
+    let Operation::Release(request) = operation else { return None };
+    let by_script = shared.rules.releases == Releases::ByScript;
+    if by_script || request.depth_left > 0 || request.notify != NotifyWaiters::EvenIfGone {
+        return None;
+    }
+    let now = dialled.trust.now()?;
+    let free = Command::hdel(request.name.as_str().to_owned(), lease(request.lease));
+    let wake = Command::wake(shared.pubsub, keys::channel(&request.name));
+    // `join` polls them in this order, and the first poll sends.
+    let (free, wake) = (pin!(dialled.call(free)), pin!(dialled.call(wake)));
+    let reply = match join(free, wake).await {
+        (Ok(Reply::Integer(1)), woken) => freed(dialled, now, woken),
+        (Ok(Reply::Integer(0)), _) => return None,
+        (Ok(_), _) => Err(out_of_step(dialled)),
+        (Err(error), _) => match error.during(RELEASE.name) {
+            // The key holds something else, so the lease is gone.
+            error if error.kind() == BackendErrorKind::WrongType => return None,
+            error => Err(error),
+        },
+    };
+    shared.observe_errors(slice::from_ref(&reply));
+    Some(reply)
+}
+
+/// Returns the reply of the script for a lock that was freed.
+fn freed<T: Connection>(
+    dialled: &Dialled<T>,
+    now: UtcTime,
+    woken: Result<Reply, Unanswered>,
+) -> Result<ScriptReply, RequestError> {
+    let released = |listeners| {
+        let now = Reply::Integer(now.as_micros().cast_signed());
+        dialled.read(RELEASE.name, Instant::now(), script_reply::in_full(now, "released", &[listeners]))
+    };
+    match woken {
+        Ok(Reply::Integer(number)) if (0..=u32::MAX.into()).contains(&number) => released(number),
+        Ok(_) => Err(out_of_step(dialled)),
+        Err(error) => match error.during(RELEASE.name).redirection() {
+            // The slot moved just now. The subscriptions move with it, and then the waiters ask.
+            Some(Redirection::Moved { .. }) => released(-1),
+            _ => Err(not_woken(RELEASE.name, &error)),
+        },
+    }
+}
+
+/// Ends a connection whose reply does not fit its command.
+fn out_of_step<T: Connection>(dialled: &Dialled<T>) -> RequestError {
+    dialled.trust.lose("unexpected reply");
+    unexpected_reply(RELEASE.name)
 }

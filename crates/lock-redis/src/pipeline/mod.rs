@@ -12,11 +12,9 @@
 //!
 //! The mutex guards plain data. Neither the client library nor completions are called while it is held.
 
-mod call;
 mod exchange;
 mod operation;
 mod queue;
-mod release;
 mod task;
 
 pub(crate) use exchange::alone;
@@ -25,13 +23,12 @@ pub(crate) use operation::in_full;
 pub(crate) use operation::{Submissions, complete, fail, is_worth_sending, leave_out, millis, slot, what};
 
 use crate::{client::Client, connection::Home, error::runtime_ended, shared::Shared};
-use call::Call;
 use futures_util::task::AtomicWaker;
 use lock_core::{__private::lock, backend::Submission};
 use operation::contained;
 use queue::Queue;
 use std::sync::{Arc, Mutex};
-use task::Task;
+use task::{Call, Task};
 use tokio::{
     runtime::{Handle, Id},
     task::JoinHandle,
