@@ -40,9 +40,8 @@ impl LastUse {
 /// Holds a lock in one task while another task repeatedly uses a second lock and then blocks its thread. Returns
 /// `true` if the first lock was held throughout.
 ///
-/// `connect` creates the factory inside the runtime, and `lease` is the duration of its leases. With
-/// two or more threads, the thread blocks for two and a half leases. A single thread also runs the
-/// connections of a store, so it blocks for a quarter of a lease.
+/// `connect` creates the factory inside the runtime, and `lease` is the duration of its leases. The
+/// thread blocks for two and a half leases.
 pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
 where
     F: Future<Output = LockFactory> + Send + 'static,
@@ -52,7 +51,7 @@ where
         .enable_all()
         .build()
         .expect("failed to build the runtime");
-    let block = if threads == 1 { lease / 4 } else { lease * 5 / 2 };
+    let block = lease * 5 / 2;
     let held = runtime.block_on(async {
         let locks = tokio::spawn(connect).await.expect("failed to create the factory");
         let kept = lock(&locks, "kept").acquire().await.expect("the lock is uncontended");

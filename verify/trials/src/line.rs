@@ -84,8 +84,8 @@ pub enum Report {
     /// The lease id under which a process or its copy holds the lock, empty if it does not.
     Twin { copy: bool, lease: String },
     /// The answers to a child that used a guard and the factory of its parent: `is_held()`, the errors of other calls, and
-    /// whether its shutdown reported no lock.
-    Forked { held: bool, errors: Vec<String>, clean: bool },
+    /// whether its shutdown reported no lock; and whether a factory that it made renewed a lease.
+    Forked { held: bool, errors: Vec<String>, clean: bool, anew: bool },
     /// The parent still held a lock after that, and when it released it.
     Kept { kept: bool, was_held: bool },
     /// The address of the referee.

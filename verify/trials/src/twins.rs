@@ -1,4 +1,4 @@
-//! A single-threaded process that forks after it has used locks, so that parent and child continue from one state.
+//! A process that forks after it has used locks, so that parent and child continue from one state.
 
 use crate::{
     cli::Client,
@@ -90,7 +90,7 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Returns a factory without a thread of its own, which the default clock has.
+/// Returns a factory that works in the runtime in use, as it does with a given clock.
 fn single_threaded(store: Store, lease: Duration) -> Result<LockFactory, Failure> {
     let options = LockOptions::new().lease(lease);
     Ok(LockFactory::builder(store).options(options).clock(Arc::new(BootClock::new())).build()?)
@@ -119,7 +119,8 @@ fn inherit(cli: &Cli) -> Result<(), Failure> {
             Ok::<_, Failure>((errors, report.is_clean()))
         })?;
         let (errors, clean) = errors;
-        Report::Forked { held, errors: errors.to_vec(), clean }.say();
+        let anew = own.block_on(is_renewed_anew(cli))?;
+        Report::Forked { held, errors: errors.to_vec(), clean, anew }.say();
         // Without destructors: the runtime of the parent is not dropped.
         std::process::exit(0);
     };
@@ -134,6 +135,17 @@ fn inherit(cli: &Cli) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Makes a factory in the child, whose keeper is not that of the parent. Returns `true` if it renews a lease.
+async fn is_renewed_anew(cli: &Cli) -> Result<bool, Failure> {
+    let lease = Duration::from_secs(2);
+    let store = cli.client.connect(&cli.url).await?;
+    let locks = LockFactory::builder(store).options(LockOptions::new().lease(lease)).build()?;
+    let guard = locks.named("stock:4")?.acquire().await?;
+    sleep(2 * lease).await;
+    let is_held = guard.is_held() && locks.inspect("stock:4").await?.stored.is_some();
+    Ok(guard.release().await?.was_held() && is_held)
 }
 
 fn copy(cli: &Cli, drawn_ahead: bool) -> Result<(), Failure> {

@@ -32,11 +32,6 @@ fn blocking_thread_loses_no_lock_with_one_worker() {
 }
 
 #[test]
-fn blocking_thread_loses_no_lock_with_two_workers() {
-    keeps_the_others(2);
-}
-
-#[test]
 fn blocking_thread_loses_no_lock_with_four_workers() {
     keeps_the_others(4);
 }

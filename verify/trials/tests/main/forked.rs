@@ -50,7 +50,7 @@ fn copy_with_ids_drawn_ahead_gets_the_lock_as_well() {
 }
 
 #[test]
-fn forked_child_is_refused_and_its_parent_keeps_its_locks() {
+fn forked_child_needs_a_factory_of_its_own_and_its_parent_keeps_its_locks() {
     for client in CLIENTS {
         let server = RedisServer::start();
         let mut twins = twins(client, &server.url(), &["inherit"]);
@@ -58,7 +58,7 @@ fn forked_child_is_refused_and_its_parent_keeps_its_locks() {
         let errors = child.texts("errors");
         assert_eq!(errors.len(), 3, "of a release, an acquire and a query");
         assert!(errors.iter().all(|error| error.starts_with("Forked: ")), "{client:?}: {errors:?}");
-        assert!(child.is("held") && child.is("clean"), "{child:?}");
+        assert!(child.is("held") && child.is("clean") && child.is("anew"), "{child:?}");
         for _ in 0..2 {
             let parent = twins.expect("kept");
             assert!(parent.is("kept") && parent.is("was_held"), "{client:?}: {parent:?}");

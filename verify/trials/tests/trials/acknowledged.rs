@@ -10,7 +10,7 @@ use crate::{
 };
 use lock_core::{
     LockErrorKind, LockFactory, LockOptions, LostReason,
-    observer::{LockEvent, LockObserver, RenewalOutcome},
+    observer::{LockEvent, LockEventKind, LockObserver, RenewalOutcome},
 };
 use lock_testkit::{RedisSentinels, RedisServer};
 use lock_trials::{cli::Client, referee::Witness};
@@ -49,10 +49,10 @@ impl Seen {
 
 impl LockObserver for Seen {
     fn on_event(&self, event: &LockEvent<'_>) {
-        let number = match event {
-            LockEvent::Granted { .. } => 0,
-            LockEvent::Renewal { outcome: RenewalOutcome::Renewed, .. } => 1,
-            LockEvent::Renewal { .. } => 2,
+        let number = match &event.kind {
+            LockEventKind::Granted { .. } => 0,
+            LockEventKind::Renewal { outcome: RenewalOutcome::Renewed, .. } => 1,
+            LockEventKind::Renewal { .. } => 2,
             _ => return,
         };
         self.0[number].fetch_add(1, SeqCst);

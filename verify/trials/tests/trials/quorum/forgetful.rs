@@ -8,7 +8,7 @@ use crate::{
 use lock_core::{
     LockFactory, LockGuard, LockOptions,
     backend::VoteKind,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{RedisServer, TcpProxy};
 use lock_trials::process::at_once;
@@ -106,7 +106,7 @@ struct SeenQuarantine(Arc<AtomicBool>);
 
 impl LockObserver for SeenQuarantine {
     fn on_event(&self, event: &LockEvent<'_>) {
-        let LockEvent::Voted { votes, .. } = event else { return };
+        let LockEventKind::Voted { votes, .. } = &event.kind else { return };
         let kinds: Vec<_> = votes.iter().map(|vote| &vote.kind).collect();
         if matches!(kinds[FORGETFUL..], [VoteKind::Quarantined { .. }, VoteKind::Granted, VoteKind::Granted])
         {

@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{
     LockFactory,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use std::{
     collections::HashMap,
@@ -31,10 +31,10 @@ struct Count {
 impl LockObserver for Rounds {
     fn on_event(&self, event: &LockEvent<'_>) {
         let mut counts = self.0.lock().unwrap();
-        let count = counts.entry(event.name().to_string()).or_default();
-        match event {
-            LockEvent::Voted { .. } if !count.granted => count.rounds += 1,
-            LockEvent::Granted { .. } => count.granted = true,
+        let count = counts.entry(event.name.to_string()).or_default();
+        match &event.kind {
+            LockEventKind::Voted { .. } if !count.granted => count.rounds += 1,
+            LockEventKind::Granted { .. } => count.granted = true,
             _ => {}
         }
     }
