@@ -2,7 +2,7 @@
 
 use lock_core::{
     LockFactory, MemoryBackend,
-    observer::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind},
+    observer::{AcquireOutcome, LockEvent, LockEventKind, LockObserver, ReleaseKind},
 };
 use std::{
     error::Error,
@@ -26,12 +26,12 @@ impl LockObserver for Counts {
     // Called wherever the event happens, even in Drop: count and return.
     fn on_event(&self, event: &LockEvent<'_>) {
         let count = |counter: &AtomicI64, by| _ = counter.fetch_add(by, Relaxed);
-        match event {
-            LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.acquired, 1),
-            LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.timed_out, 1),
-            LockEvent::Granted { .. } => count(&self.held_now, 1),
-            LockEvent::GuardReleased { kind: ReleaseKind::Dropped, .. } => count(&self.dropped, 1),
-            LockEvent::Ended { .. } => {
+        match &event.kind {
+            LockEventKind::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.acquired, 1),
+            LockEventKind::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.timed_out, 1),
+            LockEventKind::Granted { .. } => count(&self.held_now, 1),
+            LockEventKind::GuardReleased { kind: ReleaseKind::Dropped, .. } => count(&self.dropped, 1),
+            LockEventKind::Ended { .. } => {
                 count(&self.held_now, -1);
                 count(&self.lost, i64::from(event.lost_reason().is_some()));
             }

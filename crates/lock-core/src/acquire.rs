@@ -2,11 +2,11 @@
 
 use crate::{
     backend::Applied,
-    driver::{AcquireParams, AcquireResult, Handle, HoldState, PendingAcquire},
+    driver::{AcquireResult, Handle, HoldState, PendingAcquire},
     error::{LockError, LockErrorKind},
     guard::LockGuard,
     ids::ProcessId,
-    machine::{Join, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
+    machine::{Entry, Join, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
     name::LockName,
     observer::{AcquireOutcome, AcquireSpan},
     options::{LockOptions, OptionsError, Terms},
@@ -77,10 +77,12 @@ impl AcquireFuture {
         Self { handle, spec, wait, wait_policy: None, join: None, pending: None, span: None, done: false }
     }
 
-    fn params(&mut self) -> AcquireParams {
+    /// Enters the queue for the name.
+    fn enter(&mut self) -> Result<PendingAcquire, LockError> {
         let shared = &**self.handle;
+        let LockSpec { name, terms, .. } = &self.spec;
         let named = self.spec.given_owner(shared.process);
-        let owner = named.unwrap_or_else(|| Owner::new(shared.process, shared.fresh_owner()));
+        let owner = named.map_or_else(|| shared.fresh_owner(), |owner| owner.id());
         let entered = shared.clock.now();
         let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
@@ -88,8 +90,15 @@ impl AcquireFuture {
             Wait::Until(deadline) => WaitPolicy::Deadline(deadline),
             Wait::Forever => WaitPolicy::Unbounded,
         });
-        let LockSpec { name, terms, .. } = self.spec.clone();
-        AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, entered, join: self.join }
+        let (owned, terms, join) = (named.is_some(), terms.clone(), self.join);
+        PendingAcquire::enter(&self.handle, name, entered, |waiter| Entry {
+            waiter,
+            owner,
+            owned,
+            terms,
+            wait_policy,
+            join,
+        })
     }
 
     /// Resolves to `Ok(None)` if this is a single attempt and the lock is held or has waiters.
@@ -143,7 +152,7 @@ impl AcquireFuture {
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         if self.pending.is_none() {
             let entered = match self.check() {
-                Ok(()) => PendingAcquire::enter(&self.handle.clone(), self.params()),
+                Ok(()) => self.enter(),
                 Err(error) => Err(error),
             };
             match entered {

@@ -16,7 +16,7 @@ use crate::{
 use lock_core::{
     HoldEnd, Limits, LockFactory, LostReason, Store,
     backend::ProcessId,
-    observer::{GrantSource, LockEvent, LockObserver, ReleaseKind},
+    observer::{GrantSource, LockEvent, LockEventKind, LockObserver, ReleaseKind},
 };
 use lock_testkit::{Seed, Stream, planted::PlantedBug};
 use std::{
@@ -279,23 +279,23 @@ impl LockObserver for Ear {
     fn on_event(&self, event: &LockEvent<'_>) {
         let Some(world) = self.world.upgrade() else { return };
         let (who, link) = (Who::Link(self.link), self.link);
-        world.with(|state| match *event {
-            LockEvent::WaitStarted { .. } => {
+        world.with(|state| match event.kind {
+            LockEventKind::WaitStarted => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
-            LockEvent::WaitEnded { outcome, waited, .. } => {
+            LockEventKind::WaitEnded { outcome, waited, .. } => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 state.note(who, "wait ended", (outcome as u64, waited.as_micros() as u64));
             }
-            LockEvent::Granted { name, token, lease, source, .. } => {
+            LockEventKind::Granted { token, lease, source, .. } => {
                 self.holding.fetch_add(1, Ordering::Relaxed);
                 if source == GrantSource::HandOff {
                     state.count("hand-off");
                 }
                 state.note(who, "granted", (lease.number().get(), token.get()));
-                state.oracle.granted(state.now, link, name, (lease, token));
+                state.oracle.granted(state.now, link, event.name, (lease, token));
             }
-            LockEvent::Ended { name, token, lease, end, .. } => {
+            LockEventKind::Ended { token, lease, end, .. } => {
                 self.holding.fetch_sub(1, Ordering::Relaxed);
                 let (code, counted) = match end {
                     HoldEnd::Released => (0, None),
@@ -305,15 +305,15 @@ impl LockObserver for Ear {
                 state.note(who, "hold ended", (lease.number().get(), code));
                 counted.into_iter().for_each(|what| state.count(what));
                 let pause = &state.pauses[state.links[link].process];
-                state.oracle.ended(state.now, (name, lease, token), end, &state.links[link], pause);
+                state.oracle.ended(state.now, (event.name, lease, token), end, &state.links[link], pause);
             }
-            LockEvent::GuardReleased { outcome, kind: ReleaseKind::Explicit, .. } => {
+            LockEventKind::GuardReleased { outcome, kind: ReleaseKind::Explicit, .. } => {
                 state.note(who, "release answered", (outcome.is_some().into(), 0));
             }
-            LockEvent::Renewal { outcome, took, .. } => {
+            LockEventKind::Renewal { outcome, took, .. } => {
                 state.note(who, "renewal", (outcome as u64, took.as_micros() as u64));
             }
-            LockEvent::RenewalFailed { token, .. } => state.note(who, "suspect", (token.get(), 0)),
+            LockEventKind::RenewalFailed { token, .. } => state.note(who, "suspect", (token.get(), 0)),
             _ => {}
         });
     }

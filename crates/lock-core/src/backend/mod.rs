@@ -5,11 +5,8 @@
 //! [`Store`] passes them to a factory.
 
 pub(crate) mod async_backend;
-mod directory;
 mod error;
-mod listener;
 pub(crate) mod operation;
-mod registry;
 mod reply;
 pub(crate) mod request;
 pub(crate) mod store;
@@ -22,19 +19,17 @@ pub use crate::{
 };
 pub use async_backend::{AsyncBackend, BackendExt};
 pub(crate) use async_backend::{leave_to, poll_in_place};
-pub use directory::Directory;
 pub use error::{Applied, BackendError, BackendErrorKind};
-pub use listener::{MissedWakes, SubscriberId, WakeListener};
 pub(crate) use operation::{Answer, OperationReply, Receiver, acquired, released, renewed};
 pub use operation::{Operation, Outcome, Submission};
-pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
 pub(crate) use request::Retention;
 pub use request::{
     AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
 };
+pub use store::Directory;
 pub(crate) use store::Store;
-pub use subscriptions::Subscriptions;
+pub use subscriptions::{MissedWakes, SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener};
 pub use votes::{NodeVote, VoteKind, Votes};
 
 use crate::{name::LockName, time::UtcTime};

@@ -1,8 +1,13 @@
-//! The backend of a factory, with its optional subscriptions and directory.
+//! The store of a factory: a backend, with its optional subscriptions and directory.
 
-use super::{AsyncBackend, Backend, Directory, Subscriptions, async_backend::Adapter};
-use crate::worker::Worker;
-use std::sync::Arc;
+use super::{AsyncBackend, Backend, BackendError, Subscriptions, async_backend::Adapter};
+use crate::{
+    ids::ProcessId,
+    inspect::{ListLimits, Listing, ProcessCard},
+    worker::Worker,
+};
+use async_trait::async_trait;
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// A store of locks: a backend, and subscriptions that wake waiters if the store can push.
 ///
@@ -69,4 +74,31 @@ impl<B: AsyncBackend + Subscriptions> From<Arc<B>> for Store {
     fn from(backend: Arc<B>) -> Self {
         Self::polling(backend.clone()).pushing(backend)
     }
+}
+
+/// A store's process cards and its list of held locks. Stores without them do not implement this trait.
+///
+/// These operations do not affect locks, and an account without permission for them can still use locks.
+///
+/// Futures of this trait may be dropped at any await; a write or a removal may or may not have happened.
+#[async_trait]
+pub trait Directory: Debug + Send + Sync + 'static {
+    /// Stores the card of a process for the duration `ttl`, replacing any earlier one.
+    async fn write_card(
+        &self,
+        process: ProcessId,
+        card: ProcessCard,
+        ttl: Duration,
+    ) -> Result<(), BackendError>;
+
+    /// Removes the card of a process, if there is one.
+    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError>;
+
+    /// Reads the card of a process. Returns `None` if there is none, or if the stored data is not a card or is longer
+    /// than a card can be. The amount of data read is bounded.
+    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError>;
+
+    /// Returns the held locks whose names begin with `prefix`, without [reserved](crate::LockName::RESERVED_PREFIXES) names.
+    /// It stops at the limits and reports that the list is truncated.
+    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError>;
 }

@@ -9,11 +9,9 @@ use super::{
 };
 use crate::{
     error::{LockError, LockErrorKind},
-    machine::{Entry, Event, Join, Refusal, WaitPolicy, WaiterId},
+    machine::{Entry, Event, Refusal, WaiterId},
     name::LockName,
-    observer::{AcquireOutcome, LockEvent},
-    options::Terms,
-    owner::Owner,
+    observer::{AcquireOutcome, LockEventKind},
     sync::{atomic::Ordering, lock},
     time::Moment,
 };
@@ -33,26 +31,16 @@ pub(crate) struct PendingAcquire {
     done: bool,
 }
 
-/// The parameters of an acquire.
-#[derive(Debug, Clone)]
-pub(crate) struct AcquireParams {
-    pub(crate) name: LockName,
-    pub(crate) owner: Owner,
-    /// `true` if the caller chose the owner. Only then can another acquire have the same owner.
-    pub(crate) owned: bool,
-    pub(crate) terms: Terms,
-    pub(crate) wait_policy: WaitPolicy,
-    /// The time at which the wait begins.
-    pub(crate) entered: Moment,
-    /// The re-entry, if requested through a guard.
-    pub(crate) join: Option<Join>,
-}
-
 impl PendingAcquire {
-    /// Enters the queue for the name.
-    pub(crate) fn enter(shared: &Arc<Shared>, params: AcquireParams) -> Result<Self, LockError> {
-        let shut_down = || LockError::new(LockErrorKind::ShutDown).of(&params.name);
-        shared.check_process().map_err(|forked| forked.of(&params.name))?;
+    /// Enters the queue for the name, in which the wait began at this time.
+    pub(crate) fn enter(
+        shared: &Arc<Shared>,
+        name: &LockName,
+        entered: Moment,
+        entry_of: impl FnOnce(WaiterId) -> Entry,
+    ) -> Result<Self, LockError> {
+        let shut_down = || LockError::new(LockErrorKind::ShutDown).of(name);
+        shared.check_process().map_err(|forked| forked.of(name))?;
         if shared.is_closed() {
             return Err(shut_down());
         }
@@ -62,22 +50,19 @@ impl PendingAcquire {
             shared.waiting.fetch_sub(1, Ordering::AcqRel);
             let most = shared.limits.waiters;
             let detail = format!("this factory already has {most} waiters");
-            return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&params.name).detail(detail));
+            return Err(LockError::new(LockErrorKind::TooManyWaiters).of(name).detail(detail));
         }
-        let entered = params.entered;
-        shared.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
+        shared.observe(name, LockEventKind::WaitStarted);
         // From here on, a shutdown waits for this acquire. If the shutdown is already over, the store must not be used
         // again.
         let _active = shared.activity.guard();
         if shared.is_closed() {
-            wait_ended(shared, &params.name, Duration::ZERO, AcquireOutcome::Error);
+            wait_ended(shared, name, Duration::ZERO, AcquireOutcome::Error);
             return Err(shut_down());
         }
-        let (entry, waiter) = take_slot(shared, &params.name);
+        let (entry, waiter) = take_slot(shared, name);
         let pending = Self { shared: shared.clone(), entry: entry.clone(), waiter, entered, done: false };
-        let AcquireParams { owner, owned, terms, wait_policy, join, .. } = params;
-        let wish = Entry { waiter, owner: owner.id(), owned, terms, wait_policy, join };
-        shared.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
+        shared.dispatch(&entry, Event::Enter(entry_of(waiter)), IoPolicy::Inline);
         if shared.is_closed() {
             // The shutdown may have iterated over the entries before this one was added.
             shared.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
@@ -174,5 +159,5 @@ fn take_slot(shared: &Shared, name: &LockName) -> (Arc<LockEntry>, WaiterId) {
 
 fn wait_ended(shared: &Shared, name: &LockName, waited: Duration, outcome: AcquireOutcome) {
     shared.waiting.fetch_sub(1, Ordering::AcqRel);
-    shared.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
+    shared.observe(name, LockEventKind::WaitEnded { outcome, waited });
 }

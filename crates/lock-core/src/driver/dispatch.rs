@@ -9,16 +9,16 @@ use super::{
 use crate::{
     backend::{BackendError, MissedWakes, Operation, WakeListener},
     fifo_map::FifoMap,
-    ids::{FencingToken, LeaseId, ProcessId},
-    machine::{Command, Env, Event, Grant, GrantSource, HoldEnd, HoldId, Notice, ReleaseAnswer, WaiterId},
+    ids::{FencingToken, ProcessId},
+    machine::{Command, Env, Event, Grant, HoldId, Notice, WaiterId},
     name::LockName,
-    observer::{LockEvent, Notable, ReleaseKind, WakeSource},
+    observer::{LockEventKind, Notable, ReleaseKind, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, UtcTime},
     wake::wake,
 };
-use std::{cell::Cell, collections::VecDeque, sync::Arc, task::Waker};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, task::Waker, time::Duration};
 
 thread_local! {
     /// The buffers of this thread's latest dispatch, kept for their capacity.
@@ -55,6 +55,10 @@ impl PendingEffects {
         BUFFERS.try_with(Cell::take).ok().flatten().unwrap_or_default()
     }
 
+    fn observe(&mut self, kind: LockEventKind<'static>) {
+        self.notifications.push(Notification::Event(kind));
+    }
+
     /// Keeps the buffers, which are empty, for the thread's next dispatch, unless they are large. A command has few
     /// effects, so the room for commands tells the size of all.
     fn keep(self: Box<Self>) {
@@ -64,25 +68,19 @@ impl PendingEffects {
     }
 }
 
-/// An event for observers, kept until no mutex is held.
+/// News for observers and the log, kept until no mutex is held.
 enum Notification {
-    Granted {
+    Event(LockEventKind<'static>),
+    /// A failed renewal of a hold, and the number of failures since the latest success.
+    RenewalFailed {
         token: FencingToken,
-        lease: LeaseId,
-        source: GrantSource,
+        remaining: Duration,
+        failures: u32,
+        error: Option<Arc<BackendError>>,
     },
-    Ended {
-        hold: Arc<HoldState>,
-        end: HoldEnd,
-        at: Moment,
+    LongWait {
+        waited: Duration,
     },
-    Released {
-        result: ReleaseAnswer,
-        kind: ReleaseKind,
-    },
-    Wake(WakeSource),
-    /// A notice from the machine, with the latest renewal error.
-    Notice(Notice, Option<Arc<BackendError>>),
 }
 
 /// The machine's access to its environment.
@@ -167,7 +165,7 @@ impl Shared {
             self.activity.entry_is_busy(busy);
         }
         // Notified before any task is woken, so that an observer learns of a grant before its holder can end it.
-        effects.notifications.drain(..).for_each(|notification| self.notify(entry, notification));
+        effects.notifications.drain(..).for_each(|notification| self.notify(&entry.name, notification));
         effects.wakers.drain(..).for_each(wake);
         effects.ended.drain(..).for_each(|hold| hold.wake_waiting());
         if let Some(hold) = effects.expired.take() {
@@ -185,7 +183,7 @@ impl Shared {
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
         match event {
-            Event::Woken => effects.notifications.push(Notification::Wake(WakeSource::Push)),
+            Event::Woken => effects.observe(LockEventKind::WakeUp { source: WakeSource::Push }),
             Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
             Event::Renewed { outcome: Ok(_), .. } => state.errors.renewal = None,
             _ => {}
@@ -197,7 +195,7 @@ impl Shared {
         }
         for command in commands.drain(..) {
             if polled && matches!(command, Command::Io { operation: Operation::Acquire(_), .. }) {
-                effects.notifications.push(Notification::Wake(WakeSource::Poll));
+                effects.observe(LockEventKind::WakeUp { source: WakeSource::Poll });
             }
             self.apply(entry, &mut state, command, now, effects);
         }
@@ -242,18 +240,31 @@ impl Shared {
                 if let Some(hold) = state.hold.take_if(|hold| hold.id() == id) {
                     hold.end(how);
                     effects.ended.push(hold.clone());
-                    effects.notifications.push(Notification::Ended { hold, end: how, at: now });
+                    let (token, lease, held) = (hold.token, hold.lease(), now.since(hold.since));
+                    effects.observe(LockEventKind::Ended { token, lease, end: how, held });
                 }
             }
             Command::ReleaseAnswered { ticket, answer } => {
                 let kind = if ticket.is_some() { ReleaseKind::Explicit } else { ReleaseKind::Dropped };
-                effects.notifications.push(Notification::Released { result: answer, kind });
+                effects.observe(LockEventKind::GuardReleased { outcome: answer.ok(), kind });
                 if let Some(slot) = ticket.and_then(|ticket| state.releases.get_mut(&ticket)) {
                     effects.wakers.extend(slot.set(answer));
                 }
             }
             Command::Notice(notice) => {
-                effects.notifications.push(Notification::Notice(notice, state.errors.renewal.clone()));
+                effects.notifications.push(match notice {
+                    Notice::Renewal { outcome, took, remaining } => {
+                        Notification::Event(LockEventKind::Renewal { outcome, took, remaining })
+                    }
+                    Notice::SelfDeadlock { token, waited } => {
+                        Notification::Event(LockEventKind::SelfDeadlock { token, waited })
+                    }
+                    Notice::RenewalFailed { token, remaining, failures } => {
+                        let error = state.errors.renewal.clone();
+                        Notification::RenewalFailed { token, remaining, failures, error }
+                    }
+                    Notice::LongWait { waited } => Notification::LongWait { waited },
+                });
             }
         }
     }
@@ -274,8 +285,7 @@ impl Shared {
                 let times = (now, grant.deadline, grant.max_hold_at);
                 let hold = HoldState::new(who, grant.hold, times, self.for_holds.clone());
                 let (token, lease) = (hold.token, hold.lease());
-                let granted = Notification::Granted { token, lease, source: grant.by };
-                effects.notifications.push(granted);
+                effects.observe(LockEventKind::Granted { token, lease, source: grant.by });
                 state.hold.insert(Arc::new(hold)).clone()
             }
         };
@@ -300,45 +310,18 @@ impl Shared {
         state.scheduled = times;
     }
 
-    fn notify(&self, entry: &LockEntry, notification: Notification) {
-        let name = &entry.name;
+    fn notify(&self, name: &LockName, notification: Notification) {
         match notification {
-            Notification::Granted { token, lease, source } => {
-                self.observe(|backend| LockEvent::Granted { backend, name, token, lease, source });
-            }
-            Notification::Ended { hold, end, at } => {
-                let held = at.since(hold.since);
-                let (token, lease) = (hold.token, hold.lease());
-                self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
-            }
-            Notification::Released { result, kind } => {
-                self.observe(|backend| LockEvent::GuardReleased {
-                    backend,
-                    name,
-                    outcome: result.ok(),
-                    kind,
-                });
-            }
-            Notification::Notice(Notice::Renewal { outcome, took, remaining }, _) => {
-                self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });
-            }
-            Notification::Wake(source) => {
-                self.observe(|backend| LockEvent::WakeUp { backend, name, source });
-            }
-            Notification::Notice(Notice::SelfDeadlock { token, waited }, _) => {
-                self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
-            }
-            Notification::Notice(Notice::LongWait { waited }, _) => {
-                self.log(&Notable::LongWait { name, waited });
-            }
-            Notification::Notice(Notice::RenewalFailed { token, remaining, failures }, error) => {
+            Notification::Event(kind) => self.observe(name, kind),
+            Notification::RenewalFailed { token, remaining, failures, error } => {
                 let error = error.as_deref();
-                self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });
+                self.observe(name, LockEventKind::RenewalFailed { token, remaining, error });
                 self.log(&match failures {
                     1 => Notable::Suspect { name, token, remaining, error },
                     _ => Notable::SuspectStill { error },
                 });
             }
+            Notification::LongWait { waited } => self.log(&Notable::LongWait { name, waited }),
         }
     }
 
@@ -367,7 +350,7 @@ impl WakeListener for Shared {
             MissedWakes::Lagged => WakeSource::Lagged,
         };
         for entry in self.table.all() {
-            self.observe(|backend| LockEvent::WakeUp { backend, name: &entry.name, source });
+            self.observe(&entry.name, LockEventKind::WakeUp { source });
             self.defer_event(&entry, |deferred| deferred.missed_wakes = true);
         }
     }

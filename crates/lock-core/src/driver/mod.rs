@@ -39,7 +39,7 @@ mod runtime;
 mod shared;
 mod submit;
 
-pub(crate) use acquire::{AcquireParams, PendingAcquire};
+pub(crate) use acquire::PendingAcquire;
 pub(crate) use entry::{AcquireResult, LockEntry};
 pub(crate) use handle::Handle;
 pub use handle::ShutdownReport;

@@ -16,7 +16,7 @@ use crate::{
     inspect::{Checks, LocalHold, ProcessCard},
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
-    observer::{LockEvent, Notable, Observers, sum_up},
+    observer::{LockEventKind, Notable, Observers, sum_up},
     options::{Limits, LockOptions, OptionsError, Terms},
     owner::Owner,
     sync::{
@@ -158,8 +158,8 @@ impl Shared {
         &self.observers
     }
 
-    pub(crate) fn observe<'a>(&self, event: impl FnOnce(&'static str) -> LockEvent<'a>) {
-        if let Some(sum_up_at) = self.observers.notify(event) {
+    pub(crate) fn observe(&self, name: &LockName, kind: LockEventKind<'_>) {
+        if let Some(sum_up_at) = self.observers.notify(name, kind) {
             self.agenda.wake_by(sum_up_at, self.clock.now());
         }
     }

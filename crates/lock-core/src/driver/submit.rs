@@ -13,15 +13,14 @@ use crate::{
         poll_in_place,
     },
     machine::{Event, Failure, WatchAnswer},
-    observer::LockEvent,
-    sync::{Handle, Mutex, enter, lock, rank},
+    observer::LockEventKind,
+    sync::{Handle, Mutex, enter, lock, rank, timeout},
     time::Moment,
     wake::contained,
 };
 use futures_util::task::AtomicWaker;
 use std::{
     fmt,
-    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -90,10 +89,9 @@ impl Submitted {
 
     /// Returns the event for the reply. Keeps its error for waiters and observers; the machine only needs its kind.
     fn event(&self, shared: &Shared, reply: OperationReply) -> Event {
-        let name = &self.entry.name;
         let votes = reply.as_ref().map_or_else(BackendError::votes, |reply| &reply.votes);
         if !votes.is_empty() {
-            shared.observe(|backend| LockEvent::Voted { backend, name, votes });
+            shared.observe(&self.entry.name, LockEventKind::Voted { votes });
         }
         event(&self.operation, self.sent, reply, |error| {
             let failure = Failure::from(&error);
@@ -258,76 +256,37 @@ impl Shared {
                 _ => Event::Unwatched(answer(subscriptions.unsubscribe(subscriber, name).await)),
             }
         };
-        let (now, runtime, mut work) = (self.clock.now(), self.home.runtime(), Box::pin(work));
+        // The work itself limits its time: the keeper's runtime is always driven.
+        let late = unknown.clone();
+        let work = async move { timeout(limit.min(MAX_WATCH), work).await.unwrap_or(late) };
+        let (runtime, mut work) = (self.home.runtime(), Box::pin(work));
         match poll_in_place(runtime.as_ref(), &mut work) {
             Some(Poll::Ready(event)) => return Some(event),
             Some(Poll::Pending) => {}
             None => return Some(unknown),
         }
-        let (id, due) = (self.fresh_id(), now + limit.min(MAX_WATCH));
-        let (shared, unwanted) = (Mutex::new(Some(self.clone())), AtomicWaker::new());
-        let subscribing = Arc::new(Subscribing { shared, entry: entry.clone(), unknown, id, due, unwanted });
         self.activity.begin();
-        self.agenda.add_operation(due, id, subscribing.clone(), now);
-        let reported = Reported(subscribing);
+        let mut pending = Subscribing { shared: self.clone(), entry: entry.clone(), event: Some(unknown) };
         leave_to(runtime.as_ref(), async move {
-            tokio::select! {
-                biased;
-                event = &mut work => reported.0.answer(event),
-                () = poll_fn(|cx| reported.0.poll_unwanted(cx)) => {}
-            }
+            pending.event = Some(work.await);
+            drop(pending);
         });
         None
     }
 }
 
-/// A subscription request whose future is pending. It yields exactly one event, even if its runtime ends or is not driven.
+/// A subscription request in progress. Its event is dispatched when this is dropped, at the end of its task.
 struct Subscribing {
-    /// Taken with the answer.
-    shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
+    shared: Arc<Shared>,
     entry: Arc<LockEntry>,
-    /// The event if the request is not answered.
-    unknown: Event,
-    id: u64,
-    due: Moment,
-    /// Woken when the request has timed out.
-    unwanted: AtomicWaker,
+    event: Option<Event>,
 }
 
-impl Subscribing {
-    fn answer(&self, event: Event) {
-        let Some(shared) = lock(&self.shared).take() else { return };
-        let _active = shared.activity.adopt();
-        shared.agenda.remove_operation(self.due, self.id);
-        shared.dispatch(&self.entry, event, IoPolicy::Inline);
-    }
-
-    fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.unwanted.register(cx.waker());
-        if lock(&self.shared).is_some() { Poll::Pending } else { Poll::Ready(()) }
-    }
-}
-
-impl Expire for Subscribing {
-    fn expire(&self) -> Option<Answered> {
-        let shared = lock(&self.shared).take()?;
-        self.unwanted.wake();
-        let (entry, event) = (self.entry.clone(), self.unknown.clone());
-        Some(Answered { entry, event, active: shared.activity.adopt() })
-    }
-}
-
-impl fmt::Debug for Subscribing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribing").field("unknown", &self.unknown).finish_non_exhaustive()
-    }
-}
-
-/// A subscription request that is answered as unknown when its task is dropped.
-struct Reported(Arc<Subscribing>);
-
-impl Drop for Reported {
+impl Drop for Subscribing {
     fn drop(&mut self) {
-        self.0.answer(self.0.unknown.clone());
+        let _active = self.shared.activity.adopt();
+        if let Some(event) = self.event.take() {
+            self.shared.dispatch(&self.entry, event, IoPolicy::Inline);
+        }
     }
 }

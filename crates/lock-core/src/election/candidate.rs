@@ -11,7 +11,7 @@ use crate::{
     ids::{FencingToken, LeaseId, ProcessId},
     lock::Lock,
     machine::LostReason,
-    observer::{LockEvent, Notable, TermEnd},
+    observer::{LockEventKind, Notable, TermEnd},
     sync::sleep,
     time::Moment,
 };
@@ -332,7 +332,7 @@ impl<'a> Tenure<'a> {
         let term = Term { hold: hold.clone(), stop: asked };
         candidate.role.send_replace(Role::Leading(term.clone()));
         let (name, token) = (hold.name(), hold.fencing_token());
-        candidate.handle().observe(|backend| LockEvent::TermStarted { backend, name, token });
+        candidate.handle().observe(name, LockEventKind::TermStarted { token });
         let since = candidate.handle().clock.now();
         (Self { candidate, hold, since, stop, ended: Ended::from(TermEnd::Cancelled) }, term)
     }
@@ -369,8 +369,8 @@ impl Drop for Tenure<'_> {
         self.candidate.role.send_replace(Role::Following { leader: None });
         let (name, token, led) = (self.hold.name(), self.hold.fencing_token(), self.led());
         let Ended { end, detail } = &self.ended;
-        let ended = |backend| LockEvent::TermEnded { backend, name, token, end: *end, detail, led };
-        self.candidate.handle().observe(ended);
+        let ended = LockEventKind::TermEnded { token, end: *end, detail, led };
+        self.candidate.handle().observe(name, ended);
     }
 }
 

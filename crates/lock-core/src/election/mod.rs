@@ -55,8 +55,8 @@
 //! another process leads once the lease has expired; when it resigns, immediately.
 //!
 //! # Metrics
-//! [`LockEvent::TermStarted`](crate::observer::LockEvent::TermStarted) and
-//! [`TermEnded`](crate::observer::LockEvent::TermEnded) report each term. `OtelObserver` records them in the
+//! [`TermStarted`](crate::observer::LockEventKind::TermStarted) and
+//! [`TermEnded`](crate::observer::LockEventKind::TermEnded) report each term. `OtelObserver` records them in the
 //! instruments `lock.leading` and `lock.term.duration`.
 
 mod candidate;

@@ -52,24 +52,36 @@ impl<O: LockObserver + ?Sized> LockObserver for Arc<O> {
 }
 
 /// An event in the life of a lock.
-///
-/// `backend` is the short name of the backend, as in [`Capabilities::name`](crate::backend::Capabilities::name).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum LockEvent<'a> {
+pub struct LockEvent<'a> {
+    /// The short name of the backend, as in [`Capabilities::name`](crate::backend::Capabilities::name).
+    pub backend: &'static str,
+    /// The lock, or the election.
+    pub name: &'a LockName,
+    /// The event.
+    pub kind: LockEventKind<'a>,
+}
+
+impl LockEvent<'_> {
+    /// Returns the reason, if the event is a loss.
+    #[must_use]
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        match self.kind {
+            LockEventKind::Ended { end: HoldEnd::Lost(reason), .. } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// The kind of a [`LockEvent`], with its values.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum LockEventKind<'a> {
     /// An acquire began.
-    WaitStarted {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
-    },
+    WaitStarted,
     /// An acquire ended. There is one for each [`WaitStarted`](Self::WaitStarted).
     WaitEnded {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The outcome.
         outcome: AcquireOutcome,
         /// The time from its first poll to the outcome. A busy task observes the outcome later.
@@ -77,10 +89,6 @@ pub enum LockEvent<'a> {
     },
     /// A hold began.
     Granted {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
         /// The lease in the store.
@@ -90,10 +98,6 @@ pub enum LockEvent<'a> {
     },
     /// A hold ended. There is one for each [`Granted`](Self::Granted).
     Ended {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
         /// The lease in the store.
@@ -105,10 +109,6 @@ pub enum LockEvent<'a> {
     },
     /// A guard was released, by `release().await` or by Drop.
     GuardReleased {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The outcome, as returned by [`LockGuard::release`](crate::LockGuard::release); `None` if the store did not
         /// confirm the release. A drop does not wait for the store: its outcome is based on what this process knows.
         outcome: Option<ReleaseOutcome>,
@@ -117,10 +117,6 @@ pub enum LockEvent<'a> {
     },
     /// A renewal was answered, or its operation timeout passed.
     Renewal {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The outcome.
         outcome: RenewalOutcome,
         /// The time since the request was sent.
@@ -130,10 +126,6 @@ pub enum LockEvent<'a> {
     },
     /// A renewal failed. It is retried until the hold's deadline.
     RenewalFailed {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
         /// The remaining validity of the hold.
@@ -143,28 +135,16 @@ pub enum LockEvent<'a> {
     },
     /// The nodes of a quorum answered an acquire, a renewal or a release. A single store has no votes.
     Voted {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The reply of each node when the decision was made.
         votes: &'a Votes,
     },
     /// Waiters were woken.
     WakeUp {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The source of the wake-up.
         source: WakeSource,
     },
     /// A task has waited longer than a lease for a lock that this process holds, perhaps in the same task.
     SelfDeadlock {
-        /// The backend.
-        backend: &'static str,
-        /// The lock.
-        name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
         /// The time that the task has waited.
@@ -172,20 +152,12 @@ pub enum LockEvent<'a> {
     },
     /// This process was elected; see [`election`](crate::election).
     TermStarted {
-        /// The backend.
-        backend: &'static str,
-        /// The election.
-        name: &'a LockName,
         /// The fencing token of the term.
         token: FencingToken,
     },
     /// A term of this process ended. There is one for each [`TermStarted`](Self::TermStarted). The body of the term has
     /// ended; a lock that was not lost is released next.
     TermEnded {
-        /// The backend.
-        backend: &'static str,
-        /// The election.
-        name: &'a LockName,
         /// The fencing token of the term.
         token: FencingToken,
         /// The end of the term.
@@ -195,55 +167,6 @@ pub enum LockEvent<'a> {
         /// The time from the election to this end.
         led: Duration,
     },
-}
-
-impl<'a> LockEvent<'a> {
-    /// Returns the short name of the backend.
-    #[must_use]
-    pub fn backend(&self) -> &'static str {
-        match self {
-            Self::WaitStarted { backend, .. }
-            | Self::WaitEnded { backend, .. }
-            | Self::Granted { backend, .. }
-            | Self::Ended { backend, .. }
-            | Self::GuardReleased { backend, .. }
-            | Self::Renewal { backend, .. }
-            | Self::RenewalFailed { backend, .. }
-            | Self::Voted { backend, .. }
-            | Self::WakeUp { backend, .. }
-            | Self::SelfDeadlock { backend, .. }
-            | Self::TermStarted { backend, .. }
-            | Self::TermEnded { backend, .. } => backend,
-        }
-    }
-
-    /// Returns the name of the lock.
-    #[must_use]
-    pub fn name(&self) -> &'a LockName {
-        match self {
-            Self::WaitStarted { name, .. }
-            | Self::WaitEnded { name, .. }
-            | Self::Granted { name, .. }
-            | Self::Ended { name, .. }
-            | Self::GuardReleased { name, .. }
-            | Self::Renewal { name, .. }
-            | Self::RenewalFailed { name, .. }
-            | Self::Voted { name, .. }
-            | Self::WakeUp { name, .. }
-            | Self::SelfDeadlock { name, .. }
-            | Self::TermStarted { name, .. }
-            | Self::TermEnded { name, .. } => name,
-        }
-    }
-
-    /// Returns the reason, if the event is a loss.
-    #[must_use]
-    pub fn lost_reason(&self) -> Option<LostReason> {
-        match self {
-            Self::Ended { end: HoldEnd::Lost(reason), .. } => Some(*reason),
-            _ => None,
-        }
-    }
 }
 
 /// The outcome of an acquire.

@@ -20,12 +20,12 @@ pub(crate) mod otel;
 mod trace;
 
 pub use crate::machine::{GrantSource, RenewalOutcome};
-pub use event::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind, TermEnd, WakeSource};
+pub use event::{AcquireOutcome, LockEvent, LockEventKind, LockObserver, ReleaseKind, TermEnd, WakeSource};
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub(crate) use trace::{AcquireSpan, Notable, sum_up};
 
-use crate::{clock::Clock, time::Moment};
+use crate::{clock::Clock, name::LockName, time::Moment};
 use event::notify_all;
 use std::sync::Arc;
 use trace::{Digest, Sum};
@@ -52,10 +52,9 @@ impl Observers {
         self.backend
     }
 
-    /// Builds an event with the name of the backend and dispatches it. Returns the time at which to
-    /// [sum up](Self::take_due), if that is new.
-    pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) -> Option<Moment> {
-        let event = make(self.backend);
+    /// Dispatches an event. Returns the time at which to [sum up](Self::take_due), if that is new.
+    pub(crate) fn notify(&self, name: &LockName, kind: LockEventKind<'_>) -> Option<Moment> {
+        let event = LockEvent { backend: self.backend, name, kind };
         let mut sum_up_at = None;
         let log = || sum_up_at = trace::event(&event, &self.digest);
         notify_all(&self.observers, log, |observer| observer.on_event(&event));

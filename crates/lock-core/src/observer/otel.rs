@@ -1,6 +1,6 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::event::{LockEvent, LockObserver};
+use super::event::{LockEvent, LockEventKind, LockObserver};
 use crate::{
     machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome},
     name::LockName,
@@ -102,9 +102,9 @@ impl OtelObserver {
     }
 
     fn attributes(&self, event: &LockEvent<'_>) -> Vec<KeyValue> {
-        let mut attributes = vec![KeyValue::new("lock.backend", event.backend())];
+        let mut attributes = vec![KeyValue::new("lock.backend", event.backend)];
         if let Some(classify) = &self.classifier {
-            attributes.push(KeyValue::new("lock.class", classify(event.name())));
+            attributes.push(KeyValue::new("lock.class", classify(event.name)));
         }
         attributes
     }
@@ -155,19 +155,19 @@ impl LockObserver for OtelObserver {
             attributes.push(KeyValue::new(key, value));
             attributes
         };
-        match *event {
-            LockEvent::WaitStarted { .. } => self.waiting.add(1, &common),
-            LockEvent::WaitEnded { outcome, waited, .. } => {
+        match event.kind {
+            LockEventKind::WaitStarted => self.waiting.add(1, &common),
+            LockEventKind::WaitEnded { outcome, waited, .. } => {
                 self.waiting.add(-1, &common);
                 self.acquire.record(waited.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
             }
-            LockEvent::Granted { source, .. } => {
+            LockEventKind::Granted { source, .. } => {
                 self.held.add(1, &common);
                 if source == GrantSource::HandOff {
                     self.handoff.add(1, &common);
                 }
             }
-            LockEvent::Ended { end, held, .. } => {
+            LockEventKind::Ended { end, held, .. } => {
                 self.held.add(-1, &common);
                 let outcome = match end {
                     HoldEnd::Released => "released",
@@ -178,29 +178,31 @@ impl LockObserver for OtelObserver {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
-            LockEvent::GuardReleased { outcome, kind, .. } => {
+            LockEventKind::GuardReleased { outcome, kind, .. } => {
                 let mut attributes = with("lock.outcome", release_outcome(outcome));
                 attributes.push(KeyValue::new("lock.release.kind", kind.as_str()));
                 self.release.add(1, &attributes);
             }
-            LockEvent::Renewal { outcome, took, remaining, .. } => {
+            LockEventKind::Renewal { outcome, took, remaining, .. } => {
                 self.renewal.record(took.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
                 self.remaining.record(remaining.as_secs_f64(), &common);
             }
-            LockEvent::Voted { votes, .. } => {
+            LockEventKind::Voted { votes, .. } => {
                 for vote in votes.iter() {
                     let mut attributes = with("lock.vote", vote.kind.as_str());
                     attributes.push(KeyValue::new("lock.node", vote.node.clone()));
                     self.vote.add(1, &attributes);
                 }
             }
-            LockEvent::WakeUp { source, .. } => self.wakeup.add(1, &with("lock.outcome", source.as_str())),
-            LockEvent::TermStarted { .. } => self.leading.add(1, &common),
-            LockEvent::TermEnded { end, led, .. } => {
+            LockEventKind::WakeUp { source, .. } => {
+                self.wakeup.add(1, &with("lock.outcome", source.as_str()))
+            }
+            LockEventKind::TermStarted { .. } => self.leading.add(1, &common),
+            LockEventKind::TermEnded { end, led, .. } => {
                 self.leading.add(-1, &common);
                 self.term.record(led.as_secs_f64(), &with("lock.outcome", end.as_str()));
             }
-            LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
+            LockEventKind::RenewalFailed { .. } | LockEventKind::SelfDeadlock { .. } => {}
         }
     }
 }

@@ -5,7 +5,7 @@
 //! name of their lock. Further ones are logged at debug, and one line at the end of the period sums them up. An outage of
 //! the store therefore does not write a line for each lock.
 
-use super::event::{AcquireOutcome, LockEvent, TermEnd};
+use super::event::{AcquireOutcome, LockEvent, LockEventKind, TermEnd};
 use crate::{
     backend::BackendError,
     clock::Clock,
@@ -148,14 +148,14 @@ pub(crate) fn sum_up(sum: &Sum, suspect: u64) {
 
 /// Logs an event.
 pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
-    let name = event.name().as_str();
-    match *event {
-        LockEvent::Ended { token, lease, end: HoldEnd::Lost(LostReason::Unclaimed), held, .. } => {
+    let (name, backend) = (event.name.as_str(), event.backend);
+    match event.kind {
+        LockEventKind::Ended { token, lease, end: HoldEnd::Lost(LostReason::Unclaimed), held, .. } => {
             return bounded!(digest, Unclaimed, String::new(), warn,
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = held.as_secs_f64(),
                 "hold ended: the acquire future was not polled");
         }
-        LockEvent::Ended { token, lease, end: HoldEnd::Lost(reason), held, .. }
+        LockEventKind::Ended { token, lease, end: HoldEnd::Lost(reason), held, .. }
             if reason != LostReason::ShutDown =>
         {
             return bounded!(digest, Lost, format!("{reason:?}"), error,
@@ -163,7 +163,7 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
                 held = held.as_secs_f64(), "hold lost");
         }
         // The lock may still have been held when it was released.
-        LockEvent::GuardReleased { outcome: None, kind, .. } => {
+        LockEventKind::GuardReleased { outcome: None, kind, .. } => {
             return bounded!(
                 digest,
                 Unconfirmed,
@@ -174,12 +174,12 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
                 "store did not confirm the release"
             );
         }
-        LockEvent::GuardReleased { outcome: Some(outcome), kind, .. } if !outcome.was_held() => {
+        LockEventKind::GuardReleased { outcome: Some(outcome), kind, .. } if !outcome.was_held() => {
             return bounded!(digest, AlreadyEnded, String::new(), warn,
                 lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(),
                 "guard released, but its hold had already ended");
         }
-        LockEvent::SelfDeadlock { token, waited, .. } => {
+        LockEventKind::SelfDeadlock { token, waited, .. } => {
             return bounded!(
                 digest,
                 SelfDeadlock,
@@ -193,53 +193,53 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
                  acquire them with `locks.all([…])`"
             );
         }
-        LockEvent::TermEnded { token, end, detail, led, .. }
+        LockEventKind::TermEnded { token, end, detail, led, .. }
             if matches!(end, TermEnd::Failed | TermEnd::Panicked | TermEnd::Lost(_)) =>
         {
             return bounded!(digest, TermEnded, format!("{end:?}"), warn,
                 lock.name = name, lock.token = token.get(), lock.outcome = ?end, detail, led = led.as_secs_f64(),
                 "leadership ended");
         }
-        LockEvent::WaitStarted { backend, .. } => {
+        LockEventKind::WaitStarted => {
             tracing::trace!(lock.name = name, lock.backend = backend, "acquiring lock")
         }
-        LockEvent::WaitEnded { outcome, waited, .. } => {
+        LockEventKind::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = waited.as_secs_f64(), "acquire finished");
         }
-        LockEvent::Granted { token, lease, source, .. } => {
+        LockEventKind::Granted { token, lease, source, .. } => {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, source = ?source, "lock acquired");
         }
-        LockEvent::Ended { token, lease, end: HoldEnd::Released, held, .. } => {
+        LockEventKind::Ended { token, lease, end: HoldEnd::Released, held, .. } => {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = held.as_secs_f64(), "hold released");
         }
-        LockEvent::Ended { token, lease, end: HoldEnd::Lost(_), held, .. } => tracing::info!(
+        LockEventKind::Ended { token, lease, end: HoldEnd::Lost(_), held, .. } => tracing::info!(
             lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
             held = held.as_secs_f64(), "hold ended by shutdown"
         ),
-        LockEvent::GuardReleased { outcome: Some(outcome), kind, .. } => {
+        LockEventKind::GuardReleased { outcome: Some(outcome), kind, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released");
         }
-        LockEvent::Renewal { outcome, took, remaining, .. } => {
+        LockEventKind::Renewal { outcome, took, remaining, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = took.as_secs_f64(), remaining = remaining.as_secs_f64(), "renewal ended"
             )
         }
-        LockEvent::RenewalFailed { token, remaining, error, .. } => tracing::debug!(
+        LockEventKind::RenewalFailed { token, remaining, error, .. } => tracing::debug!(
             lock.name = name,
             lock.token = token.get(),
             remaining = remaining.as_secs_f64(),
             error = error.map(tracing::field::display),
             "renewal attempt failed"
         ),
-        LockEvent::Voted { votes, .. } => {
+        LockEventKind::Voted { votes, .. } => {
             tracing::debug!(lock.name = name, lock.votes = %votes, "quorum voted")
         }
-        LockEvent::WakeUp { source, .. } => {
+        LockEventKind::WakeUp { source, .. } => {
             tracing::trace!(lock.name = name, source = source.as_str(), "waking waiters")
         }
-        LockEvent::TermStarted { token, .. } => {
+        LockEventKind::TermStarted { token, .. } => {
             tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");
         }
-        LockEvent::TermEnded { token, end, detail, led, .. } => tracing::info!(
+        LockEventKind::TermEnded { token, end, detail, led, .. } => tracing::info!(
             lock.name = name, lock.token = token.get(), lock.outcome = ?end, detail, led = led.as_secs_f64(), "leadership ended"
         ),
     }

@@ -3,7 +3,7 @@
 use crate::support::{World, millis, name, secs};
 use lock_core::{
     LockFactory, LockOptions,
-    observer::{AcquireOutcome, LockEvent, LockObserver},
+    observer::{AcquireOutcome, LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, Op, Phase, Seed};
 use std::{
@@ -36,16 +36,16 @@ impl Counters {
 
 impl LockObserver for Counters {
     fn on_event(&self, event: &LockEvent<'_>) {
-        match event {
-            LockEvent::WaitStarted { .. } => drop(self.0.waiting.fetch_add(1, Ordering::SeqCst)),
-            LockEvent::WaitEnded { outcome, .. } => {
+        match &event.kind {
+            LockEventKind::WaitStarted => drop(self.0.waiting.fetch_add(1, Ordering::SeqCst)),
+            LockEventKind::WaitEnded { outcome, .. } => {
                 self.0.waiting.fetch_sub(1, Ordering::SeqCst);
                 if *outcome == AcquireOutcome::Cancelled {
                     self.0.cancelled.fetch_add(1, Ordering::SeqCst);
                 }
             }
-            LockEvent::Granted { .. } => drop(self.0.held.fetch_add(1, Ordering::SeqCst)),
-            LockEvent::Ended { .. } => drop(self.0.held.fetch_sub(1, Ordering::SeqCst)),
+            LockEventKind::Granted { .. } => drop(self.0.held.fetch_add(1, Ordering::SeqCst)),
+            LockEventKind::Ended { .. } => drop(self.0.held.fetch_sub(1, Ordering::SeqCst)),
             _ => {}
         }
     }

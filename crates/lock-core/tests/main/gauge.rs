@@ -5,7 +5,7 @@ use lock_core::{
     Lock, LockFactory, MemoryBackend,
     clock::TestClock,
     future::AcquireFuture,
-    observer::{LockEvent, LockObserver, ReleaseKind},
+    observer::{LockEvent, LockEventKind, LockObserver, ReleaseKind},
 };
 use std::{
     pin::Pin,
@@ -28,10 +28,10 @@ struct State {
 struct Gauge(Arc<State>);
 impl LockObserver for Gauge {
     fn on_event(&self, e: &LockEvent<'_>) {
-        match e {
-            LockEvent::Granted { .. } => drop(self.0.held.fetch_add(1, SeqCst)),
-            LockEvent::Ended { .. } => drop(self.0.held.fetch_sub(1, SeqCst)),
-            LockEvent::GuardReleased { kind: ReleaseKind::Dropped, .. }
+        match &e.kind {
+            LockEventKind::Granted { .. } => drop(self.0.held.fetch_add(1, SeqCst)),
+            LockEventKind::Ended { .. } => drop(self.0.held.fetch_sub(1, SeqCst)),
+            LockEventKind::GuardReleased { kind: ReleaseKind::Dropped, .. }
                 if self.0.armed.swap(false, SeqCst) =>
             {
                 let mut c = Box::pin(self.0.lock.get().unwrap().acquire());

@@ -11,7 +11,7 @@ use lock_core::{
     },
     clock::UtcTime,
     inspect::ForceReleaseOutcome,
-    observer::{GrantSource, LockEvent, LockObserver},
+    observer::{GrantSource, LockEvent, LockEventKind, LockObserver},
 };
 use std::{
     sync::{Arc, Mutex},
@@ -25,9 +25,9 @@ struct Log(Mutex<Vec<(Option<GrantSource>, Option<ReleaseOutcome>)>>);
 
 impl LockObserver for Log {
     fn on_event(&self, event: &LockEvent<'_>) {
-        let seen = match *event {
-            LockEvent::Granted { source, .. } => (Some(source), None),
-            LockEvent::GuardReleased { outcome, .. } => (None, outcome),
+        let seen = match event.kind {
+            LockEventKind::Granted { source, .. } => (Some(source), None),
+            LockEventKind::GuardReleased { outcome, .. } => (None, outcome),
             _ => return,
         };
         self.0.lock().unwrap().push(seen);

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use lock_core::{
     Lock, LockErrorKind, LockFactory, LockGuard, LockOptions, LostReason, MemoryBackend, Store, Worker,
     election::{ElectionOptions, LeadEnd},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
@@ -335,7 +335,7 @@ fn observer_can_use_locks_in_the_keeper() {
     }
     impl LockObserver for Uses {
         fn on_event(&self, event: &LockEvent<'_>) {
-            if let LockEvent::GuardReleased { .. } = event {
+            if let LockEventKind::GuardReleased { .. } = &event.kind {
                 drop(self.0.acquire().now_or_never());
             }
         }

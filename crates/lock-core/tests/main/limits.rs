@@ -4,7 +4,7 @@ use crate::support::{World, millis, secs};
 use lock_core::{
     Limits, LockErrorKind, LockFactory, LockOptions, LostReason, MemoryBackend,
     backend::{Applied, BackendErrorKind},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, Op};
 use std::{
@@ -130,7 +130,7 @@ struct Deadlocks(Arc<Mutex<Vec<Duration>>>);
 
 impl LockObserver for Deadlocks {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::SelfDeadlock { waited, .. } = event {
+        if let LockEventKind::SelfDeadlock { waited, .. } = &event.kind {
             self.0.lock().unwrap().push(*waited);
         }
     }

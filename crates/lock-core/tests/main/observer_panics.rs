@@ -3,7 +3,7 @@
 use lock_core::{
     LockFactory, LockOptions, MemoryBackend,
     clock::TestClock,
-    observer::{LockEvent, LockObserver, WakeSource},
+    observer::{LockEvent, LockEventKind, LockObserver, WakeSource},
 };
 use std::{
     sync::{
@@ -46,7 +46,7 @@ fn world(picks: Picks) -> (MemoryBackend, LockFactory, LockFactory) {
 
 #[tokio::test(start_paused = true)]
 async fn watchdog_survives_a_panicking_observer() {
-    let (_store, locks, _) = world(|e| matches!(e, LockEvent::Renewal { .. }));
+    let (_store, locks, _) = world(|e| matches!(e.kind, LockEventKind::Renewal { .. }));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let lost = tokio::spawn(guard.lost());
     tokio::time::sleep(secs(3600)).await;
@@ -55,7 +55,8 @@ async fn watchdog_survives_a_panicking_observer() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_survives_a_panicking_observer() {
-    let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { source: WakeSource::Poll, .. }));
+    let (_store, locks, other) =
+        world(|e| matches!(e.kind, LockEventKind::WakeUp { source: WakeSource::Poll, .. }));
     let rival = other.named("x").unwrap().acquire().await.unwrap();
     let lock = locks.named("x").unwrap();
     let waiter = tokio::spawn(lock.acquire());
@@ -72,7 +73,7 @@ async fn waiter_survives_a_panicking_observer() {
 
 #[tokio::test(start_paused = true)]
 async fn release_survives_a_panicking_observer() {
-    let (store, locks, other) = world(|e| matches!(e, LockEvent::Ended { .. }));
+    let (store, locks, other) = world(|e| matches!(e.kind, LockEventKind::Ended { .. }));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     tokio::spawn(guard.release()).await.unwrap().unwrap();
     assert!(store.held().is_empty());
@@ -81,7 +82,7 @@ async fn release_survives_a_panicking_observer() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_count_survives_a_panicking_observer() {
-    let panics = Panics(|e| matches!(e, LockEvent::WaitStarted { .. }), AtomicBool::new(false));
+    let panics = Panics(|e| matches!(e.kind, LockEventKind::WaitStarted), AtomicBool::new(false));
     let limits = lock_core::Limits::new().waiters(1);
     let locks = LockFactory::builder(MemoryBackend::new()).limits(limits).observer(panics).build().unwrap();
     let lock = locks.named("x").unwrap();

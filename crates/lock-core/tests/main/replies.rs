@@ -6,7 +6,7 @@ use lock_core::{
     RunError,
     backend::BackendErrorKind,
     clock::{Clock, Moment},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
 use std::sync::{Arc, Mutex};
@@ -158,7 +158,7 @@ struct Losses(Arc<Mutex<Vec<LostReason>>>);
 
 impl LockObserver for Losses {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::Ended { end: HoldEnd::Lost(reason), .. } = event {
+        if let LockEventKind::Ended { end: HoldEnd::Lost(reason), .. } = &event.kind {
             self.0.lock().unwrap().push(*reason);
         }
     }

@@ -3,7 +3,7 @@
 use crate::support::{World, millis, name, secs};
 use lock_core::{
     LockFactory, LockGuard, LockOptions,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::Op;
 use std::{
@@ -23,7 +23,7 @@ struct Renewals(Arc<AtomicUsize>);
 
 impl LockObserver for Renewals {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::Renewal { .. } = event {
+        if let LockEventKind::Renewal { .. } = &event.kind {
             self.0.fetch_add(1, SeqCst);
         }
     }

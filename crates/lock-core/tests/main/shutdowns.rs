@@ -4,7 +4,7 @@ use crate::support::{World, millis, name, secs, until};
 use lock_core::{
     LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, ReleaseOutcome, Store, Worker,
     clock::TestClock,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
@@ -28,8 +28,8 @@ impl std::fmt::Debug for ShutsDown {
 struct Shared(Arc<ShutsDown>);
 impl LockObserver for Shared {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::WaitStarted { name, .. } = event
-            && name.as_str() == "x"
+        if let LockEventKind::WaitStarted = &event.kind
+            && event.name.as_str() == "x"
             && !self.0.1.swap(true, Ordering::SeqCst)
         {
             let locks = self.0.0.get().unwrap().clone();

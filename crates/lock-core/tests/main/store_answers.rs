@@ -9,7 +9,7 @@ use lock_core::{
         Released, RenewRequest, Renewed, Reply,
     },
     clock::{TestClock, UtcTime},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
@@ -26,8 +26,8 @@ use std::{
 struct Suspects(Arc<AtomicU64>);
 impl LockObserver for Suspects {
     fn on_event(&self, e: &LockEvent<'_>) {
-        if let LockEvent::RenewalFailed { name, .. } = e
-            && name.as_str() == "long"
+        if let LockEventKind::RenewalFailed { .. } = &e.kind
+            && e.name.as_str() == "long"
         {
             self.0.fetch_add(1, SeqCst);
         }

@@ -11,7 +11,7 @@ use lock_core::{
     LockErrorKind, LockFactory, LockGuard, LockName, MemoryBackend,
     backend::{AsyncBackend as _, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released},
     clock::TestClock,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_quorum::{Member, QuorumBackend};
 use node::{Mode, TestNode};
@@ -333,7 +333,7 @@ struct Votes(Mutex<Vec<String>>);
 
 impl LockObserver for Votes {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::Voted { votes, .. } = event {
+        if let LockEventKind::Voted { votes, .. } = &event.kind {
             self.0.lock().unwrap().push(votes.to_string());
         }
     }

@@ -6,7 +6,7 @@ use lock_core::{
     backend::StoredHold,
     clock::Clock,
     inspect::Inspection,
-    observer::{LockEvent, LockObserver, WakeSource},
+    observer::{LockEvent, LockEventKind, LockObserver, WakeSource},
 };
 use std::{
     future::Future,
@@ -45,9 +45,9 @@ struct Woken {
 
 impl LockObserver for Woken {
     fn on_event(&self, event: &LockEvent<'_>) {
-        match event {
-            LockEvent::WakeUp { source: WakeSource::Push, .. } => self.messages.fetch_add(1, SeqCst),
-            LockEvent::WakeUp { source: WakeSource::Poll, .. } => self.polls.fetch_add(1, SeqCst),
+        match &event.kind {
+            LockEventKind::WakeUp { source: WakeSource::Push, .. } => self.messages.fetch_add(1, SeqCst),
+            LockEventKind::WakeUp { source: WakeSource::Poll, .. } => self.polls.fetch_add(1, SeqCst),
             _ => return,
         };
     }

@@ -7,7 +7,7 @@ use axum::{Json, extract::State};
 use distlock::{
     FencingToken,
     cron::CronError,
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -212,15 +212,15 @@ impl Holders {
 impl LockObserver for Holders {
     fn on_event(&self, event: &LockEvent<'_>) {
         // Ignore locks that do not belong to a product, such as those of idempotency keys.
-        let Some(sku) = event.name().as_str().strip_prefix("product:") else { return };
+        let Some(sku) = event.name.as_str().strip_prefix("product:") else { return };
         let mut locks = self.locks();
         let lock = locks.entry(sku.to_owned()).or_default();
-        match event {
-            LockEvent::WaitStarted { .. } => lock.waiters += 1,
-            LockEvent::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
-            LockEvent::Granted { token, .. } => lock.token = Some(*token),
+        match &event.kind {
+            LockEventKind::WaitStarted => lock.waiters += 1,
+            LockEventKind::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
+            LockEventKind::Granted { token, .. } => lock.token = Some(*token),
             // A hold may be reported as ended after the next one was granted.
-            LockEvent::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
+            LockEventKind::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
             _ => {}
         }
         if *lock == LocalLock::default() {

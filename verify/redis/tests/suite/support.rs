@@ -4,7 +4,7 @@ use crate::client::RedisBackend;
 use lock_core::{
     LockFactory, LockName, LockOptions,
     backend::Backend,
-    observer::{LockEvent, LockObserver, WakeSource},
+    observer::{LockEvent, LockEventKind, LockObserver, WakeSource},
 };
 use lock_quorum::QuorumBackend;
 use lock_testkit::RedisServer;
@@ -78,8 +78,8 @@ impl WakeUps {
 
 impl LockObserver for WakeUps {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::WakeUp { name, source: wake, .. } = event {
-            self.0.lock().unwrap().push((LockName::clone(name), *wake));
+        if let LockEventKind::WakeUp { source: wake, .. } = &event.kind {
+            self.0.lock().unwrap().push((event.name.clone(), *wake));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use lock_explored::{
     explored::{Runtime, advance, elapsed, next_timer},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
@@ -99,7 +99,7 @@ impl Renewals {
 
 impl LockObserver for Renewals {
     fn on_event(&self, event: &LockEvent<'_>) {
-        if let LockEvent::Renewal { took, .. } = event {
+        if let LockEventKind::Renewal { took, .. } = &event.kind {
             let sent = elapsed() - *took;
             self.0.lock().expect("not poisoned").push(sent);
         }

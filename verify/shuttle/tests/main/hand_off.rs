@@ -8,7 +8,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use lock_explored::{
     FencingToken, LockError, LockGuard,
     explored::{Runtime, advance},
-    observer::{GrantSource, LockEvent, LockObserver},
+    observer::{GrantSource, LockEvent, LockEventKind, LockObserver},
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
@@ -32,12 +32,12 @@ struct Holds {
 impl LockObserver for Observed {
     fn on_event(&self, event: &LockEvent<'_>) {
         let mut holds = self.0.lock().expect("not poisoned");
-        match event {
-            LockEvent::Granted { token, source, .. } => {
+        match &event.kind {
+            LockEventKind::Granted { token, source, .. } => {
                 holds.begun.push(*token);
                 holds.passed_on += usize::from(*source == GrantSource::HandOff);
             }
-            LockEvent::Ended { token, .. } => {
+            LockEventKind::Ended { token, .. } => {
                 let begun = holds.begun.contains(token);
                 holds.ended.push(*token);
                 drop(holds);

@@ -10,7 +10,7 @@ use lock_explored::{
     },
     clock::UtcTime,
     explored::{ExploredClock, Runtime},
-    observer::{LockEvent, LockObserver},
+    observer::{LockEvent, LockEventKind, LockObserver},
 };
 use shuttle::thread::{self, JoinHandle};
 use std::{
@@ -164,9 +164,9 @@ struct Pages {
 impl LockObserver for Book {
     fn on_event(&self, event: &LockEvent<'_>) {
         let mut pages = self.0.lock().expect("not poisoned");
-        match event {
-            LockEvent::Granted { name, token, .. } => pages.granted.push(((*name).clone(), *token)),
-            LockEvent::Ended { name, token, .. } => pages.ended.push(((*name).clone(), *token)),
+        match &event.kind {
+            LockEventKind::Granted { token, .. } => pages.granted.push((event.name.clone(), *token)),
+            LockEventKind::Ended { token, .. } => pages.ended.push((event.name.clone(), *token)),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use lock_core::{
     LockFactory,
     clock::{Clock, Moment},
     election::Election,
-    observer::{LockEvent, LockObserver, TermEnd},
+    observer::{LockEvent, LockEventKind, LockObserver, TermEnd},
 };
 use std::{
     sync::{Arc, Mutex},
@@ -53,13 +53,13 @@ struct Terms(Log);
 
 impl LockObserver for Terms {
     fn on_event(&self, event: &LockEvent<'_>) {
-        match event {
-            LockEvent::TermStarted { .. } => self.0.write("term started"),
-            LockEvent::TermEnded { end: TermEnd::Failed | TermEnd::Panicked, detail, .. } => {
+        match &event.kind {
+            LockEventKind::TermStarted { .. } => self.0.write("term started"),
+            LockEventKind::TermEnded { end: TermEnd::Failed | TermEnd::Panicked, detail, .. } => {
                 self.0.write(format!("term failed: {detail}"));
             }
-            LockEvent::TermEnded { end, .. } => self.0.write(format!("term {}", end.as_str())),
-            LockEvent::Ended { .. } => self.0.write("hold ended"),
+            LockEventKind::TermEnded { end, .. } => self.0.write(format!("term {}", end.as_str())),
+            LockEventKind::Ended { .. } => self.0.write("hold ended"),
             _ => {}
         }
     }
