@@ -46,7 +46,7 @@ pub fn wake_together(code: impl FnOnce()) {
 pub(crate) fn contained(what: &'static str, code: impl FnOnce()) {
     assert_unlocked(what);
     if catch_unwind(AssertUnwindSafe(code)).is_err() {
-        tracing::error!("{what} panicked");
+        drop(catch_unwind(|| tracing::error!("{what} panicked")));
     }
 }
 

@@ -41,7 +41,12 @@ use tokio::{runtime::Builder, sync::oneshot};
 pub struct Worker {
     handle: Handle,
     /// Keeps the thread running, if this worker has its own.
-    _running: Option<Arc<oneshot::Sender<Infallible>>>,
+    running: Option<Arc<Running>>,
+}
+
+struct Running {
+    handle: Handle,
+    _ends: oneshot::Sender<Infallible>,
 }
 
 /// The keeper of this process, while a factory or a store needs it.
@@ -49,8 +54,15 @@ static KEEPER: Mutex<rank::Keeper, Option<Kept>> = Mutex::new(None);
 
 struct Kept {
     process: u32,
-    handle: Handle,
-    running: Weak<oneshot::Sender<Infallible>>,
+    running: Weak<Running>,
+}
+
+impl Kept {
+    /// Returns the keeper. A forked child has this record, but not the thread.
+    fn worker(&self) -> Option<Worker> {
+        let running = self.running.upgrade().filter(|_| self.process == std::process::id())?;
+        Some(Worker { handle: running.handle.clone(), running: Some(running) })
+    }
 }
 
 impl Worker {
@@ -68,17 +80,18 @@ impl Worker {
     /// The operating system's error if the thread or the runtime cannot be created.
     #[doc(hidden)]
     pub fn keeper() -> io::Result<Self> {
-        let mut kept = lock(&KEEPER);
-        let process = std::process::id();
-        // A forked child has this record, but not the thread.
-        if let Some(Kept { handle, running, .. }) = kept.as_ref().filter(|kept| kept.process == process)
-            && let Some(running) = running.upgrade()
-        {
-            return Ok(Self { handle: handle.clone(), _running: Some(running) });
+        if let Some(worker) = lock(&KEEPER).as_ref().and_then(Kept::worker) {
+            return Ok(worker);
         }
+        // Not while the mutex is held: a child that another thread forks meanwhile could never lock it.
         let worker = Self::start("lock-keeper")?;
-        let running = worker._running.as_ref().map(Arc::downgrade).unwrap_or_default();
-        *kept = Some(Kept { process, handle: worker.handle.clone(), running });
+        let running = worker.running.as_ref().map(Arc::downgrade).unwrap_or_default();
+        let mut kept = lock(&KEEPER);
+        if let Some(first) = kept.as_ref().and_then(Kept::worker) {
+            drop(kept);
+            return Ok(first);
+        }
+        *kept = Some(Kept { process: std::process::id(), running });
         Ok(worker)
     }
 
@@ -98,7 +111,8 @@ impl Worker {
             }
         })?;
         let handle = started.recv().map_err(io::Error::other)??;
-        Ok(Self { handle, _running: Some(Arc::new(running)) })
+        let running = Arc::new(Running { handle: handle.clone(), _ends: running });
+        Ok(Self { handle, running: Some(running) })
     }
 
     /// Uses a runtime that the application keeps for work that never blocks. It must have timers, and IO for stores
@@ -106,7 +120,7 @@ impl Worker {
     /// [`NoRuntime`](LockErrorKind::NoRuntime).
     #[must_use]
     pub fn on(runtime: Handle) -> Self {
-        Self { handle: runtime, _running: None }
+        Self { handle: runtime, running: None }
     }
 
     /// Returns the runtime, for stores that open their connections there.

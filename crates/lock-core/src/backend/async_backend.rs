@@ -9,13 +9,14 @@ use super::{
 };
 use crate::{
     name::LockName,
-    sync::{Handle, Mutex, enter, lock, rank},
+    sync::{Handle, Id, Mutex, enter, lock, rank},
     time::UtcTime,
     wake::contained,
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use std::{
+    collections::HashMap,
     fmt::Debug,
     future::Future,
     pin::Pin,
@@ -76,13 +77,15 @@ impl<B: AsyncBackend> Adapter<B> {
         let Some(runtime) = submission.runtime() else { return };
         let is_first = {
             let mut renewals = lock(&self.renewals);
-            renewals.push(submission);
-            renewals.len() == 1
+            let together = renewals.entry(runtime.id()).or_default();
+            together.push(submission);
+            together.len() == 1
         };
         if !is_first {
             return;
         }
-        let (inner, gathered) = (self.inner.clone(), Gathered(Some(self.renewals.clone())));
+        let gathered = Gathered(Some((runtime.id(), self.renewals.clone())));
+        let inner = self.inner.clone();
         runtime.spawn(async move {
             let mut due = gathered.take();
             let mut calls = Vec::new();
@@ -95,22 +98,23 @@ impl<B: AsyncBackend> Adapter<B> {
     }
 }
 
-type Renewals = Arc<Mutex<rank::Renewals, Vec<Submission>>>;
+/// By the runtime of their task: a runtime that is blocked must not delay the renewals of others.
+type Renewals = Arc<Mutex<rank::Renewals, HashMap<Id, Vec<Submission>>>>;
 
 /// The renewals that a task is about to send. If its runtime ends before, they are dropped, and have an unknown outcome:
 /// otherwise no task would ever send them or those that are added to them.
-struct Gathered(Option<Renewals>);
+struct Gathered(Option<(Id, Renewals)>);
 
 impl Gathered {
     fn take(mut self) -> Vec<Submission> {
-        self.0.take().map(|renewals| std::mem::take(&mut *lock(&renewals))).unwrap_or_default()
+        self.0.take().and_then(|(id, renewals)| lock(&renewals).remove(&id)).unwrap_or_default()
     }
 }
 
 impl Drop for Gathered {
     fn drop(&mut self) {
-        if let Some(renewals) = self.0.take() {
-            let never_sent = std::mem::take(&mut *lock(&renewals));
+        if let Some((id, renewals)) = self.0.take() {
+            let never_sent = lock(&renewals).remove(&id);
             drop(never_sent);
         }
     }

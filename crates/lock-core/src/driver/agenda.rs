@@ -175,14 +175,16 @@ impl Agenda {
         self.wake();
     }
 
-    /// Takes the queued work. The space reserved for guards stays.
-    pub(super) fn take_work(&self) -> Work {
+    /// Takes the queued work, of entries at most so many of each kind. If there are more, the task runs again. The space
+    /// reserved for guards stays.
+    pub(super) fn take_work(&self, most: usize) -> Work {
         let Work { dropped, woken, answered, requests } = &mut lock(&self.items).work;
-        let mut all_dropped = Vec::with_capacity(dropped.len());
-        all_dropped.append(dropped);
+        if dropped.len().max(woken.len()) > most {
+            self.wake();
+        }
         Work {
-            dropped: all_dropped,
-            woken: std::mem::take(woken),
+            dropped: dropped.drain(..most.min(dropped.len())).collect(),
+            woken: woken.drain(..most.min(woken.len())).collect(),
             answered: std::mem::take(answered),
             requests: std::mem::take(requests),
         }

@@ -1,6 +1,6 @@
 //! The state of a hold, as read by its guards and their views: its deadline, or how it ended.
 
-use super::{card::OwnCard, runtime::has_timer};
+use super::runtime::has_timer;
 use crate::{
     clock::Clock,
     ids::{FencingToken, LeaseId, LeaseNumber},
@@ -20,15 +20,23 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-/// The parts of a factory that its holds use, even after the factory is gone.
+/// The parts of a factory that its holds use. A view that outlives the factory does not keep its connections.
 pub(super) struct HoldContext {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) card: Option<Arc<OwnCard>>,
+    pub(super) watchdog: Weak<dyn Watchdog>,
+}
+
+/// The factory of a hold.
+pub(super) trait Watchdog: Send + Sync {
+    /// Starts the keeper's task unless it is running: its runtime may have ended, and nothing else would notice.
+    fn ensure_runs(self: Arc<Self>);
+
+    fn note(&self, name: &LockName, hold: HoldId, text: &str);
 }
 
 pub(crate) struct HoldState {
@@ -91,9 +99,9 @@ impl HoldState {
     /// without a card.
     pub(crate) fn note(&self, text: &str) {
         if self.ended().is_none()
-            && let Some(card) = &self.context.card
+            && let Some(watchdog) = self.context.watchdog.upgrade()
         {
-            card.note(&self.name, self.id(), text);
+            watchdog.note(&self.name, self.id(), text);
         }
     }
 
@@ -148,6 +156,9 @@ impl Future for WaitEnded {
             return Poll::Ready(how);
         }
         hold.waiting.register(key, cx.waker());
+        if let Some(watchdog) = hold.context.watchdog.upgrade() {
+            watchdog.ensure_runs();
+        }
         loop {
             // Checked again, since the hold may have ended before the registration.
             if let Some(how) = hold.ended() {

@@ -2,15 +2,24 @@
 //! releases dropped guards, handles wake-ups, and keeps the process's card in the store. It runs in the
 //! [home](super::home) of the factory.
 
-use super::{agenda::Answered, entry::QueueKind, request::IoPolicy, runtime::MAX_SLEEP, shared::Shared};
+use super::{
+    agenda::Answered,
+    entry::{LockEntry, QueueKind},
+    hold_state::Watchdog,
+    request::IoPolicy,
+    runtime::MAX_SLEEP,
+    shared::Shared,
+};
 use crate::{
     error::{LockError, LockErrorKind},
-    machine::Event,
+    machine::{Event, HoldId},
     name::LockName,
     sync::{atomic::Ordering, lock, sleep},
-    wake::wake,
+    wake::{contained, wake},
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use futures_util::FutureExt;
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+use tokio::task::yield_now;
 
 /// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
@@ -18,6 +27,15 @@ pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 /// The smallest step of the wall clock that counts as a resumption from suspend. Readings of two clocks always differ
 /// by a few microseconds.
 const MIN_JUMP: Duration = Duration::from_millis(10);
+
+/// The number of queued entries after which others have their turn.
+const MANY: usize = 128;
+
+/// The pause after a panic.
+const AFTER_PANIC: Duration = Duration::from_millis(10);
+
+/// The name of a step for one lock, for the log.
+const A_STEP: &str = "a store or a clock";
 
 /// Starts the task unless it is running.
 ///
@@ -36,6 +54,19 @@ pub(super) fn ensure_runs(shared: &Arc<Shared>) -> Result<(), LockError> {
         }
     }
     Ok(())
+}
+
+impl Watchdog for Shared {
+    fn ensure_runs(self: Arc<Self>) {
+        // Without a runtime, the hold ends at its deadline.
+        let _ = ensure_runs(&self);
+    }
+
+    fn note(&self, name: &LockName, hold: HoldId, text: &str) {
+        if let Some(card) = &self.own_card {
+            card.note(name, hold, text);
+        }
+    }
 }
 
 /// Ends all holds without releasing them, because no handle and no task is left. Their leases expire by themselves.
@@ -65,9 +96,14 @@ fn give_up_requests(shared: &Arc<Shared>, policy: IoPolicy) {
 
 fn deliver(shared: &Arc<Shared>, answered: Vec<Answered>, policy: IoPolicy) {
     for Answered { entry, event, active } in answered {
-        shared.dispatch(&entry, event, policy);
+        dispatch(shared, &entry, event, policy);
         drop(active);
     }
+}
+
+/// Dispatches an event. A panic over one lock must not end the work for others.
+fn dispatch(shared: &Arc<Shared>, entry: &Arc<LockEntry>, event: Event, policy: IoPolicy) {
+    contained(A_STEP, || shared.dispatch(entry, event, policy));
 }
 
 /// Dropped when the task ends, or with its runtime.
@@ -96,8 +132,13 @@ impl Drop for Keeper {
 
 impl Keeper {
     async fn run(self) {
-        self.keep().await;
+        // A panic of foreign code must not end other work.
+        while AssertUnwindSafe(self.keep()).catch_unwind().await.is_err() {
+            sleep(AFTER_PANIC).await;
+        }
         let shared = self.shared.clone();
+        // The thread of the process's last factory would end now.
+        let _runs = shared.home.running();
         drop(self);
         if let Some(card) = &shared.own_card {
             card.remove().await;
@@ -137,7 +178,8 @@ impl Keeper {
                 () = &mut card, if keeps_card => keeps_card = false,
                 () = sleep(next.unwrap_or(now).since(now)), if next.is_some() => {}
             }
-            tokio::task::coop::consume_budget().await;
+            // The next turn of a busy factory must not come before those of others.
+            yield_now().await;
         }
     }
 
@@ -152,15 +194,21 @@ impl Keeper {
         let shared = &self.shared;
         if self.expire_operations() {
             // Lets the store drop its futures of these operations before others follow them.
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
+        self.do_what_has_a_time();
+        self.do_queued_work();
+        contained("an observer", || shared.sum_up_warnings(shared.clock.now()));
+    }
+
+    /// Ends waits, and renews.
+    fn do_what_has_a_time(&self) {
+        let shared = &self.shared;
         for entry in shared.agenda.take_due(shared.clock.now()) {
             lock(&entry.state).scheduled.wake = None;
-            shared.dispatch(&entry, Event::Tick, IoPolicy::Inline);
+            dispatch(shared, &entry, Event::Tick, IoPolicy::Inline);
         }
         self.send_renewals();
-        self.do_queued_work();
-        shared.sum_up_warnings(shared.clock.now());
     }
 
     /// Ends the operations that have timed out, and queues their outcomes. Returns `true` if there are any.
@@ -181,27 +229,28 @@ impl Keeper {
         let mut renewals = shared.agenda.take_renewals();
         if !renewals.is_empty() {
             for entry in shared.agenda.renewable(shared.clock.now()) {
-                shared.dispatch(&entry, Event::RenewEarly, IoPolicy::Inline);
+                dispatch(shared, &entry, Event::RenewEarly, IoPolicy::Inline);
             }
             renewals.extend(shared.agenda.take_renewals());
         }
         for (entry, renewal) in renewals {
-            shared.perform_and_dispatch(&entry, renewal);
+            contained(A_STEP, || shared.perform_and_dispatch(&entry, renewal));
         }
     }
 
+    /// Other factories, and renewals, do not wait for a long queue: the rest of it is left to the next turn.
     fn do_queued_work(&self) {
         let shared = &self.shared;
-        let work = shared.agenda.take_work();
+        let work = shared.agenda.take_work(MANY);
         deliver(shared, work.answered, IoPolicy::Inline);
         for (kind, entries) in [(QueueKind::Dropped, work.dropped), (QueueKind::Woken, work.woken)] {
             for entry in entries {
                 entry.taken_from_queue(kind);
-                shared.dispatch(&entry, Event::Tick, IoPolicy::Inline);
+                dispatch(shared, &entry, Event::Tick, IoPolicy::Inline);
             }
         }
         for (entry, request) in work.requests {
-            shared.perform_and_dispatch(&entry, request);
+            contained(A_STEP, || shared.perform_and_dispatch(&entry, request));
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     machine::{Event, HoldId, ReleaseAnswer, Ticket, Unconfirmed},
     sync::lock,
+    wake::contained,
 };
 use std::{
     future::Future,
@@ -55,7 +56,8 @@ pub(crate) fn guard_dropped(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: 
         shared.dispatch(entry, Event::Tick, IoPolicy::Discard);
     } else {
         // The runtime of a worker may have ended. If there is no other, the lease ends by itself.
-        let _ = ensure_runs(shared);
+        // A thread that ends cannot enter a runtime, and says so with a panic.
+        contained("a runtime", || drop(ensure_runs(shared)));
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
         enter, lock,
     },
     time::Moment,
+    wake::wake,
 };
 use std::{
     collections::BTreeMap,
@@ -31,6 +32,7 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::{Arc, OnceLock, Weak},
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
@@ -93,7 +95,7 @@ impl Shared {
         let own_card = own_card.map(|(directory, card)| {
             Arc::new(OwnCard::new(directory, card, parts.process, parts.clock.clone()))
         });
-        let for_holds = HoldContext { clock: parts.clock.clone(), card: own_card.clone() };
+        let for_holds = HoldContext { clock: parts.clock.clone(), watchdog: me.clone() };
         Self {
             process: parts.process,
             made_in: std::process::id(),
@@ -264,7 +266,10 @@ impl Shared {
         let context = if has_timer() { None } else { Some(self.home.worker()?) };
         let mut work = pin!(work);
         let polled = poll_fn(|cx| match &context {
-            Some(worker) => enter(worker.handle(), || work.as_mut().poll(cx)),
+            Some(worker) => {
+                let waker = Waker::from(Arc::new(Caller(cx.waker().clone())));
+                enter(worker.handle(), || work.as_mut().poll(&mut Context::from_waker(&waker)))
+            }
             None => work.as_mut().poll(cx),
         });
         Ok(polled.await)
@@ -282,6 +287,16 @@ impl Shared {
         if entry.defer(QueueKind::Dropped, |deferred| deferred.dropped.push(hold)) {
             self.agenda.put(|work| work.dropped.push(entry.clone()));
         }
+    }
+}
+
+/// The task of a caller that waits with a timer of another runtime, usually the keeper's: the panic of a waker would end
+/// that runtime's thread.
+struct Caller(Waker);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        wake(self.0.clone());
     }
 }
 

@@ -115,7 +115,7 @@ impl Expire for Submitted {
         let message = format!("the store did not reply within {:?}", self.timeout);
         let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
         let event = self.event(&shared, Err(error));
-        self.unwanted.wake();
+        contained("a waker", || self.unwanted.wake());
         Some(Answered { entry: self.entry.clone(), event, active })
     }
 }

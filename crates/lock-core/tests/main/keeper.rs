@@ -360,7 +360,7 @@ fn factory_with_a_worker_does_not_use_the_keeper() {
 }
 
 /// The process in which a test was started.
-struct Parent(());
+pub(crate) struct Parent(());
 
 impl Parent {
     /// Has the parent run a command on this process, given by `--pid`.
@@ -373,7 +373,7 @@ impl Parent {
 }
 
 /// Runs the body of a test in a process of its own, whose threads are only those of the test.
-fn in_own_process(test: &str, body: fn(Parent)) {
+pub(crate) fn in_own_process(test: &str, body: fn(Parent)) {
     const OWN: &str = "LOCK_CORE_TEST_ALONE";
     if env::var_os(OWN).is_some() {
         return body(Parent(()));
@@ -409,7 +409,7 @@ fn threads_named(name: &str) -> Vec<std::path::PathBuf> {
     tasks.filter(is_named).collect()
 }
 
-fn keepers() -> Vec<std::path::PathBuf> {
+pub(crate) fn keepers() -> Vec<std::path::PathBuf> {
     threads_named("lock-keeper")
 }
 

@@ -24,6 +24,7 @@ mod held_locks;
 mod held_up;
 mod imports;
 mod keeper;
+mod keeper_faults;
 mod life;
 mod limits;
 mod links;

@@ -20,7 +20,7 @@ struct Tasks {
     handles: Vec<JoinHandle<()>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Id(u64);
 
 pub(crate) type Handle = Runtime;
