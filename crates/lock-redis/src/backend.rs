@@ -4,6 +4,7 @@ use crate::{
     check::{self, ConnectWarning},
     client::Client,
     connect::{Lazy, Plan},
+    connection::Home,
     error::{RequestError, misconfigured},
     keys::Keys,
     ledger::Gathering,
@@ -14,6 +15,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use lock_core::{
+    __private::has_timer,
     LockError, LockName, Store, Worker,
     backend::{
         Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply,
@@ -48,6 +50,7 @@ struct Inner<C: Client> {
     /// Set once the commands that the ledger needs have been tried.
     ledger_probed: AtomicBool,
     gathering: Gathering,
+    home: Arc<Home>,
     /// The runtime that the backend was given for its connections. It is dropped last.
     worker: Option<Worker>,
 }
@@ -101,22 +104,32 @@ impl<C: Client> RedisBackend<C> {
     /// This method is cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let asked = Instant::now();
-        self.route("ping").await?.ping().await?;
+        if has_timer() {
+            self.route("ping").await?.ping().await?;
+        } else {
+            let redis = self.clone();
+            self.home().run_in_keeper(async move { redis.route("ping").await?.ping().await }).await??;
+        }
         Ok(asked.elapsed())
     }
 
-    pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>, worker: Option<Worker>) -> Self {
-        Self::over(Servers::Connected(Connected { route, warnings }), worker)
+    pub(crate) fn new(
+        (route, warnings): (Route<C>, Vec<ConnectWarning>),
+        home: Arc<Home>,
+        worker: Option<Worker>,
+    ) -> Self {
+        Self::over(Servers::Connected(Connected { route, warnings }), home, worker)
     }
 
     /// Creates a backend that connects in the background.
     pub(crate) fn lazy(plan: Plan<C>, worker: Option<Worker>) -> Self {
-        Self::over(Servers::Lazy(Lazy::start(plan)), worker)
+        let home = plan.home.clone();
+        Self::over(Servers::Lazy(Lazy::start(plan)), home, worker)
     }
 
-    fn over(servers: Servers<C>, worker: Option<Worker>) -> Self {
+    fn over(servers: Servers<C>, home: Arc<Home>, worker: Option<Worker>) -> Self {
         let (ledger_probed, gathering) = (AtomicBool::new(false), Gathering::default());
-        Self { inner: Arc::new(Inner { servers, ledger_probed, gathering, worker }) }
+        Self { inner: Arc::new(Inner { servers, ledger_probed, gathering, home, worker }) }
     }
 
     /// Tries every command that the ledger needs, once per backend.
@@ -143,6 +156,11 @@ impl<C: Client> RedisBackend<C> {
             // Boxed: this would increase the size of every request.
             Servers::Lazy(lazy) => Ok(&Box::pin(lazy.connected(what)).await?.route),
         }
+    }
+
+    /// Returns the runtimes of this backend.
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.inner.home
     }
 
     /// Returns the scheduler requests that are waiting to be sent.

@@ -266,9 +266,16 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Dropping the future closes the connections.
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
         let (worker, home) = (self.worker.clone(), Home::new(self.worker.clone())?);
-        let plan = self.plan(&home)?;
-        let (route, warnings) = home.run_here(async move { plan.open().await }).await??;
-        Ok(RedisBackend::new(route, warnings, worker))
+        let plan = Arc::new(self.plan(&home)?);
+        loop {
+            let (plan, may_move) = (plan.clone(), home.may_move());
+            match home.run_here(async move { plan.open().await }).await? {
+                Ok(opened) => return Ok(RedisBackend::new(opened, home, worker)),
+                // A move ends the connections that are being checked. There is only one.
+                Err(error) if error.is_retryable() && may_move && !home.may_move() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Creates a backend without waiting for a server, for programs that must start while there is none.

@@ -6,6 +6,7 @@ use lock_core::{
     LockError, Worker,
 };
 use std::{
+    future::ready,
     panic::catch_unwind,
     sync::{Arc, Weak},
     time::Duration,
@@ -94,16 +95,31 @@ impl Home {
     {
         while self.may_move() {
             let first = Worker::on(self.first.clone());
+            let done = async {
+                match first.run(work()).await {
+                    // It panicked, unless the runtime has ended.
+                    Err(error) if first.run(ready(())).await.is_ok() => Some(Err(error)),
+                    done => done.ok().map(Ok),
+                }
+            };
             tokio::select! {
                 biased;
-                done = first.run(work()) => match done {
-                    Ok(done) => return Ok(done),
-                    Err(_) => self.leave_first(),
+                done = done => match done {
+                    Some(done) => return done,
+                    None => self.leave_first(),
                 },
                 () = self.moved() => {}
             }
         }
         self.keeper.run(work()).await
+    }
+
+    /// Runs work in the keeper.
+    pub(crate) async fn run_in_keeper<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, LockError> {
+        self.keeper.run(work).await
     }
 
     /// Runs work on this task if it is in the runtime of the connections, and in the keeper otherwise.

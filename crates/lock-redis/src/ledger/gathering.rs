@@ -87,7 +87,9 @@ impl Gathering {
             None => request,
         };
         let requests = Arc::new(Mutex::new(Some(vec![request])));
-        let sending = gather_and_send(redis.clone(), requests.clone()).boxed().shared();
+        let (home, gathered) = (redis.home().clone(), gather_and_send(redis.clone(), requests.clone()));
+        // In the keeper, since the runtime of the caller that polls first may end or stand still.
+        let sending = async move { drop(home.run_in_keeper(gathered).await) }.boxed().shared();
         let weak = sending.downgrade().expect("never polled");
         *open = Some(OpenBatch { requests, sending: weak, since: Instant::now() });
         sending

@@ -27,7 +27,12 @@ use futures_util::task::AtomicWaker;
 use lock_core::{__private::lock, backend::Submission};
 use operation::contained;
 use queue::Queue;
-use std::sync::{Arc, Mutex};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::Poll,
+};
 use task::{Call, Task};
 use tokio::{
     runtime::{Handle, Id},
@@ -50,6 +55,8 @@ struct State {
     queue: Queue<Submission>,
     /// Calls that the task has not picked up yet.
     sent_in_place: Vec<Call>,
+    /// The number of calls that submitters are sending now. They will be among the former.
+    being_sent: usize,
     /// `true` while the task is being polled. It reads this state again before it waits, so it need not be woken.
     in_turn: bool,
     /// The runtime of the task.
@@ -62,14 +69,14 @@ struct State {
 
 impl State {
     fn new(runtime: Id) -> Self {
-        let (queue, sent_in_place) = (Queue::default(), Vec::new());
+        let (queue, sent_in_place, being_sent) = (Queue::default(), Vec::new(), 0);
         // The task is about to have its first turn.
-        Self { queue, sent_in_place, in_turn: true, runtime, task: 0, closed: false }
+        Self { queue, sent_in_place, being_sent, in_turn: true, runtime, task: 0, closed: false }
     }
 
     /// Begins another task, which is about to have its first turn. Returns its number.
     fn begin_task(&mut self, runtime: Id) -> u64 {
-        self.queue.forget_calls(self.sent_in_place.len());
+        self.queue.forget_calls(self.sent_in_place.len() + self.being_sent);
         (self.in_turn, self.runtime, self.task) = (true, runtime, self.task + 1);
         self.task
     }
@@ -120,6 +127,7 @@ impl<C: Client> RequestPipeline<C> {
             return;
         };
         state.queue.begin_call();
+        state.being_sent += 1;
         drop(state);
         let mut call = Call::new(&self.shared, dialled, vec![submission], &self.waker);
         call.send_in_place();
@@ -128,6 +136,7 @@ impl<C: Client> RequestPipeline<C> {
 
     fn leave_to_the_task(&self, call: Call) {
         let mut state = lock(&self.state);
+        state.being_sent -= 1;
         if state.closed {
             drop(state);
             return contained(|| drop(call));
@@ -166,9 +175,12 @@ impl<C: Client> Runner<C> {
         loop {
             let (may_move, runtime) = (home.may_move(), home.of_connections());
             let number = lock(&self.state).begin_task(runtime.id());
-            let (shared, state, waker) = (self.shared.clone(), self.state.clone(), self.waker.clone());
-            let task =
-                AbortOnDrop(runtime.spawn(async move { Task::new(shared, state, waker, number).await }));
+            let task = {
+                // Its timers are those of its runtime.
+                let _inside = runtime.enter();
+                Task::new(self.shared.clone(), self.state.clone(), self.waker.clone(), number)
+            };
+            let task = RunningTask::start(runtime, task);
             if !may_move {
                 return task.ended().await;
             }
@@ -188,18 +200,35 @@ impl<C: Client> Drop for Runner<C> {
     }
 }
 
-struct AbortOnDrop(JoinHandle<()>);
+/// The task in its runtime. Dropping this ends the task here and now, even if that runtime is not driven.
+struct RunningTask<C: Client> {
+    task: Arc<Mutex<Option<Task<C>>>>,
+    handle: JoinHandle<()>,
+}
 
-impl AbortOnDrop {
+impl<C: Client> RunningTask<C> {
+    fn start(runtime: &Handle, task: Task<C>) -> Self {
+        let task = Arc::new(Mutex::new(Some(task)));
+        let polled = task.clone();
+        let turns = poll_fn(move |context| match &mut *lock(&polled) {
+            Some(task) => Pin::new(task).poll(context),
+            None => Poll::Ready(()),
+        });
+        Self { task, handle: runtime.spawn(turns) }
+    }
+
     /// Waits for the end of the task, which only ends with its runtime.
     async fn ended(mut self) {
-        let _ = (&mut self.0).await;
+        let _ = (&mut self.handle).await;
     }
 }
 
-impl Drop for AbortOnDrop {
+impl<C: Client> Drop for RunningTask<C> {
     fn drop(&mut self) {
-        self.0.abort();
+        self.handle.abort();
+        // If it is being polled now, its runtime drops it after that.
+        let task = self.task.try_lock().ok().and_then(|mut task| task.take());
+        drop(task);
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Task<C: Client> {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) waker: Arc<AtomicWaker>,
     number: u64,
+    /// An earlier submission had to wait for another task, and waits for a connection since then.
+    begun: Instant,
     calls: Vec<Call>,
     /// The wait for the next connection, while operations are queued and there is none.
     reconnection: Option<BoxFuture<'static, Reconnection>>,
@@ -66,7 +68,7 @@ impl<C: Client> Task<C> {
         number: u64,
     ) -> Self {
         let (calls, reconnection, look) = (Vec::new(), None, Box::pin(sleep(LOOK)));
-        Self { shared, state, waker, number, calls, reconnection, look }
+        Self { shared, state, waker, number, begun: Instant::now(), calls, reconnection, look }
     }
 
     fn state(&self) -> Option<MutexGuard<'_, State>> {
@@ -151,9 +153,10 @@ impl<C: Client> Task<C> {
                 Some(reconnection) => reconnection,
                 None => {
                     let Some(oldest) = lock(&self.state).queue.oldest() else { return Poll::Pending };
+                    let until = oldest.max(self.begun) + GRACE;
                     let mut changes = self.shared.connection.changes();
                     self.reconnection.insert(Box::pin(async move {
-                        match timeout_at(oldest + GRACE, changes.wait_for(Option::is_some)).await {
+                        match timeout_at(until, changes.wait_for(Option::is_some)).await {
                             Ok(Ok(_)) => Reconnection::Connected,
                             Ok(Err(_)) => Reconnection::Never,
                             Err(_) => Reconnection::Over,

@@ -94,7 +94,15 @@ impl<C: Client> RedisBackendBuilder<C> {
             Candidate { server, dialer: Arc::new(dialer), place }
         });
         let settings = NodeSettings { rules, worker };
-        let backends = connect(&candidates.collect::<Vec<_>>(), &settings).await?;
+        let candidates: Vec<_> = candidates.collect();
+        let backends = loop {
+            let may_move = home.may_move();
+            match connect(&candidates, &settings).await {
+                // A move ends the connections that are being checked. There is only one.
+                Err(error) if error.is_retryable() && may_move && !home.may_move() => {}
+                connected => break connected?,
+            }
+        };
         if durable {
             join_all(backends.iter().map(|(server, backend)| warn_of_loss(server, backend))).await;
         }
@@ -141,7 +149,7 @@ async fn open<C: Client>(
     let settings = Settings { rules: *rules, replicas: 0, expected: Expected::QuorumNode };
     let opened = one_server(dialer.clone(), settings).await;
     let (one, warnings) = opened.map_err(|error| named(server, &error))?;
-    let backend = RedisBackend::new(Route::One(one), warnings, worker.clone());
+    let backend = RedisBackend::new((Route::One(one), warnings), dialer.home.clone(), worker.clone());
     let node = backend.node()?;
     let _ = node.place.set(place.clone());
     let dialled = node.connection.connected("check a quorum node").await?;
@@ -159,7 +167,7 @@ fn begin<C: Client>(
     let shared = Shared::new(connection, subscriptions, ServerClock::default(), *rules);
     let _ = shared.place.set(place.clone());
     let route = Route::One(OneServer::new(Arc::new(shared), None));
-    RedisBackend::new(route, Vec::new(), worker.clone())
+    RedisBackend::new((route, Vec::new()), dialer.home.clone(), worker.clone())
 }
 
 fn no_majority<C: Client>(

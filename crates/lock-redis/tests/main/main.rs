@@ -7,6 +7,7 @@ mod acknowledging;
 mod batching;
 mod completing;
 mod connecting;
+mod moving;
 mod reconnecting;
 mod releasing;
 mod replies;

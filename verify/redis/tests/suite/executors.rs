@@ -248,3 +248,154 @@ fn thread_of_a_worker_ends_with_the_last_backend() {
     drop(backend);
     runtime.block_on(until("the thread ends with its last owner", async || ended.upgrade().is_none()));
 }
+
+/// The runtime that connected idles: each request of a thread is delayed, and none fails; a hold of 3 s lives on.
+fn requests_of_threads_outlast_an_idle_runtime(url: &str) {
+    let idle = current();
+    let store = idle.block_on(builder(url).connect_store()).unwrap();
+    let factory = |seconds| {
+        let options = LockOptions::new().lease(Duration::from_secs(seconds));
+        LockFactory::builder(store.clone()).options(options).build().unwrap()
+    };
+    let (locks, short) = (factory(30), factory(3));
+    let held = idle.block_on(short.named("held").unwrap().acquire()).unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(6) {
+        let guard = locks.named("y").unwrap().try_acquire_blocking();
+        let guard = guard.unwrap_or_else(|error| panic!("{url} after {:?}: {error:#}", begin.elapsed()));
+        let released = guard.expect("free").release_blocking();
+        assert!(released.as_ref().is_ok_and(|released| released.was_held()), "{url}: {released:?}");
+    }
+    assert!(held.is_held(), "{url}");
+    assert!(held.release_blocking().unwrap().was_held(), "{url}");
+}
+
+#[test]
+fn requests_to_one_server_outlast_an_idle_runtime() {
+    requests_of_threads_outlast_an_idle_runtime(&RedisServer::start().url());
+}
+
+#[test]
+fn requests_to_a_cluster_outlast_an_idle_runtime() {
+    requests_of_threads_outlast_an_idle_runtime(&RedisCluster::start().url());
+}
+
+#[test]
+fn requests_to_a_master_of_sentinels_outlast_an_idle_runtime() {
+    requests_of_threads_outlast_an_idle_runtime(&RedisSentinels::start().url());
+}
+
+#[test]
+fn waiter_is_woken_by_push_after_its_runtime_idled() {
+    let server = RedisServer::start();
+    let (first, second) = (current(), multi());
+    let wakes = super::support::WakeUps::default();
+    let waiting = first.block_on(wakes.of(&server.url(), LEASE * 100));
+    let holding = locks(second.block_on(redis(&server.url())));
+    let guard = second.block_on(holding.named("x").unwrap().acquire()).unwrap();
+    let waits = second.spawn(waiting.named("x").unwrap().acquire());
+    thread::sleep(Duration::from_millis(2_500));
+    second.block_on(async {
+        let before = wakes.count("x", WakeSource::Poll);
+        guard.release().await.unwrap();
+        let guard = tokio::time::timeout(HANGS, waits).await.unwrap().unwrap().unwrap();
+        assert_eq!(wakes.count("x", WakeSource::Poll), before);
+        guard.release().await.unwrap();
+    });
+    // The old connections resume.
+    first.block_on(async { tokio::time::sleep(Duration::from_millis(300)).await });
+    for _ in 0..20 {
+        drop(second.block_on(waiting.named("x").unwrap().acquire_timeout(HANGS)).unwrap());
+    }
+    let clients = || server.command(&["CLIENT", "LIST"]).text().lines().count();
+    drop((waiting, holding));
+    let begin = Instant::now();
+    while clients() > 1 {
+        assert!(begin.elapsed() < Duration::from_secs(8), "{}", server.command(&["CLIENT", "LIST"]).text());
+        second.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
+        first.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
+    }
+}
+
+#[test]
+fn runtime_that_blocks_for_700_ms_again_and_again_keeps_short_leases() {
+    let server = RedisServer::start();
+    current().block_on(async {
+        let store = redis(&server.url()).await;
+        let options = LockOptions::new().lease(Duration::from_secs(3));
+        let locks = LockFactory::builder(store).options(options).build().unwrap();
+        let guard = locks.named("x").unwrap().acquire().await.unwrap();
+        for round in 0..12 {
+            thread::sleep(Duration::from_millis(700));
+            let other = locks.named("y").unwrap().acquire_timeout(HANGS).await;
+            let other = other.unwrap_or_else(|error| panic!("round {round}: {error:#}"));
+            assert!(guard.is_held() && has(&server, "x"), "round {round}");
+            other.release().await.unwrap();
+        }
+        assert!(guard.release().await.unwrap().was_held());
+    });
+}
+
+#[test]
+fn runtime_that_is_shut_down_in_an_async_context() {
+    let server = RedisServer::start();
+    for first in [current(), multi()] {
+        let second = current();
+        let locks = locks(first.block_on(redis(&server.url())));
+        let guard = first.block_on(locks.named("x").unwrap().acquire()).unwrap();
+        second.block_on(async {
+            first.shutdown_background();
+            for _ in 0..20 {
+                drop(locks.named("y").unwrap().acquire_timeout(HANGS).await.unwrap());
+            }
+            assert!(guard.is_held());
+            assert!(guard.release().await.unwrap().was_held());
+            assert!(locks.shutdown().await.is_clean());
+        });
+    }
+}
+
+const SUSPENDED: &str = "LOCK_TEST_SUSPENDED";
+
+#[test]
+fn process_that_is_suspended_loses_no_request() {
+    if let Ok(url) = std::env::var(SUSPENDED) {
+        let runtime = multi();
+        runtime.block_on(async {
+            let options = LockOptions::new().lease(Duration::from_secs(30));
+            let locks = LockFactory::builder(redis(&url).await).options(options).build().unwrap();
+            let held = locks.named("held").unwrap().acquire().await.unwrap();
+            let begin = Instant::now();
+            let mut done = 0;
+            while begin.elapsed() < Duration::from_secs(9) {
+                let guard = locks.named("x").unwrap().acquire_timeout(HANGS).await.unwrap();
+                // Unconfirmed if the process was suspended for longer than the operation timeout meanwhile.
+                let _ = guard.release().await;
+                done += 1;
+            }
+            assert!(held.is_held() && done > 100, "{done}");
+            assert!(held.release().await.unwrap().was_held());
+        });
+        return;
+    }
+    let server = RedisServer::start();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["suite::executors::process_that_is_suspended_loses_no_request", "--exact", "--nocapture"])
+        .env(SUSPENDED, server.url())
+        .spawn();
+    let mut child = child.unwrap();
+    thread::sleep(Duration::from_secs(2));
+    let signal = |name: &str| {
+        assert!(
+            std::process::Command::new("kill")
+                .args([name, &child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    signal("-STOP");
+    thread::sleep(Duration::from_secs(5));
+    signal("-CONT");
+    assert!(child.wait().unwrap().success());
+}

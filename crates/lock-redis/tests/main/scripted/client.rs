@@ -177,6 +177,10 @@ impl ScriptedConnection {
             Answer::Reply(reply) => Ok(reply),
             Answer::Error(error) => Err(error),
             Answer::Never => pending().await,
+            Answer::Held(until) => {
+                let _ = until.recv();
+                self.in_order(usual(&mut self.client.server(), &asked))
+            }
             Answer::End => {
                 let open = self.client.server().connections.remove(&self.id);
                 drop(open);

@@ -7,6 +7,7 @@ pub(crate) use client::{Scripted, WithoutTls};
 use lock_redis::client::{CallError, DialErrorKind, Events, Reply};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::mpsc::Receiver,
     time::Duration,
 };
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ pub(crate) enum Answer {
     Twice,
     /// No reply while the connection lives.
     Never,
+    /// The reply of Redis, before which the client blocks its thread until the sender is dropped.
+    Held(Receiver<()>),
     /// The connection ends instead.
     End,
 }
