@@ -76,8 +76,9 @@ impl UtcTime {
 }
 
 /// A wall clock that is read once and then advances with the boot-time clock, so it never steps back. It is the
-/// default of the in-memory backend.
+/// default of stores in memory.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct SteadyClock {
     boot: BootClock,
     wall_at_start: UtcTime,

@@ -72,6 +72,7 @@ pub(super) async fn run(site: &Site, name: &str) -> Result<ScenarioResult, Scena
         sleep(PACE.pause).await;
     }
     let expired = until_expired(&stage).await?;
+    until_delivered(&stage).await?;
     operate(&stage, Method::DELETE, &Value::Null).await?;
     let (servers, to_ms) = (stage.shares(), stage.now_ms());
     let runs = ticks(&stage.store).await?;
@@ -205,6 +206,19 @@ async fn until_expired(stage: &Stage) -> Result<usize, ScenarioError> {
         }
         sleep(PACE.pause).await;
     }
+}
+
+/// Waits until a job that came at run time has delivered something, but no longer than the patience.
+async fn until_delivered(stage: &Stage) -> Result<(), ScenarioError> {
+    let begin = Instant::now();
+    let pieces = async || {
+        let counts = audit::stock_counts(&stage.store).await?;
+        Ok::<_, ScenarioError>(counts.iter().map(|count| count.supplied).sum::<i64>())
+    };
+    while pieces().await? <= i64::from(PIECES) && begin.elapsed() < PATIENCE {
+        sleep(PACE.pause).await;
+    }
+    Ok(())
 }
 
 /// Waits until the starts of runs have this property.
