@@ -9,7 +9,6 @@ use super::{
 use crate::{
     machine::{Event, HoldId, ReleaseAnswer, Ticket, Unconfirmed},
     sync::lock,
-    wake::contained,
 };
 use std::{
     future::Future,
@@ -42,22 +41,16 @@ impl PendingRelease {
     }
 }
 
-/// Leaves the release of a dropped guard to the keeper, without allocating or doing I/O.
+/// Leaves the release of a dropped guard to the keeper, without allocating, doing I/O or spawning a task.
 pub(crate) fn guard_dropped(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: HoldId) {
     if shared.is_forked() {
         return;
     }
+    // If the runtime of a worker has ended, the next use of the factory releases it, or the lease ends by itself.
     shared.defer_drop(entry, hold);
-    if shared.home.is_running() {
-        return;
-    }
-    if shared.is_closed() {
+    if shared.is_closed() && !shared.home.is_running() {
         // After a shutdown, everything is released, and only the guard count has to be updated.
         shared.dispatch(entry, Event::Tick, IoPolicy::Discard);
-    } else {
-        // The runtime of a worker may have ended. If there is no other, the lease ends by itself.
-        // A thread that ends cannot enter a runtime, and says so with a panic.
-        contained("a runtime", || drop(ensure_runs(shared)));
     }
 }
 
