@@ -19,6 +19,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
@@ -313,17 +314,21 @@ impl DeadlineTimer {
     fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
         let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
         let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);
-        let armed = match self.armed.take().filter(here) {
-            Some(armed) => armed,
-            None if has_timer() => (runtime.id(), deadline, Box::pin(sleep(after))),
-            None => return Poll::Pending,
-        };
-        let (.., sleep) = self.armed.insert(armed);
-        let fired = sleep.as_mut().poll(cx);
-        if fired.is_ready() {
-            self.armed = None;
+        if let Some((id, at, mut sleep)) = self.armed.take().filter(here) {
+            let fired = sleep.as_mut().poll(cx);
+            self.armed = fired.is_pending().then_some((id, at, sleep));
+            return fired;
         }
-        fired
+        if !has_timer() {
+            return Poll::Pending;
+        }
+        let mut sleep = Box::pin(sleep(after));
+        // A runtime that has ended reveals this only by panicking. The keeper then wakes the task.
+        let first = catch_unwind(AssertUnwindSafe(|| sleep.as_mut().poll(cx)));
+        if let Ok(Poll::Pending) = first {
+            self.armed = Some((runtime.id(), deadline, sleep));
+        }
+        first.unwrap_or(Poll::Pending)
     }
 }
 

@@ -48,7 +48,7 @@ impl Home {
 
     /// Returns the runtime of the task, while it runs.
     pub(super) fn runtime(&self) -> Option<Handle> {
-        lock(&self.worker).as_ref().map(|worker| worker.handle().clone())
+        self.running().map(|worker| worker.handle().clone())
     }
 
     /// Returns the worker of the task, which keeps its thread, while the task runs.
@@ -110,11 +110,16 @@ impl Home {
 /// task must soon notice that it has resumed.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Returns `true` inside a runtime with a timer. A runtime without a timer, or one that has ended, reveals this only by
-/// panicking.
+/// Returns `true` inside a runtime with a timer. A runtime without a timer reveals this only by panicking.
 pub fn has_timer() -> bool {
+    Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
+}
+
+/// Returns `true` inside a runtime with a timer that has not ended, which only the first poll of a timer reveals. That poll
+/// may wake the runtime, so this is for calls that are rare.
+pub(super) fn has_running_timer() -> bool {
     let sleeps = || pin!(sleep(Duration::ZERO)).poll(&mut Context::from_waker(Waker::noop())).is_ready();
-    Handle::try_current().is_ok() && std::panic::catch_unwind(sleeps).is_ok()
+    has_timer() && std::panic::catch_unwind(sleeps).is_ok()
 }
 
 /// More than tokio's cooperative budget, the 128 steps of a task between two yields.

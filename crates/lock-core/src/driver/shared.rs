@@ -6,7 +6,7 @@ use super::{
     card::OwnCard,
     entry::{DeferredEvents, LockEntry, LockTable, QueueKind},
     hold_state::HoldContext,
-    runtime::{Home, Place, has_timer},
+    runtime::{Home, Place, has_running_timer},
 };
 use crate::{
     backend::{Backend, Directory, Store, SubscriberId, Subscriptions},
@@ -263,7 +263,7 @@ impl Shared {
 
     /// Polls `work` in the caller's runtime or, outside of one with a timer, in the context of this factory's.
     pub(crate) async fn in_runtime<T>(&self, work: impl Future<Output = T>) -> Result<T, LockError> {
-        let context = if has_timer() { None } else { Some(self.home.worker()?) };
+        let context = if has_running_timer() { None } else { Some(self.home.worker()?) };
         let mut work = pin!(work);
         let polled = poll_fn(|cx| match &context {
             Some(worker) => {
