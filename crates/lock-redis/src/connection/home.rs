@@ -138,14 +138,12 @@ impl Home {
 async fn watch(home: Weak<Home>) {
     loop {
         sleep(LOOK).await;
-        let Some(home) = home.upgrade().filter(|home| home.may_move()) else { return };
         let (runs, ran) = oneshot::channel();
-        home.first.spawn(async move {
-            let _ = runs.send(());
-        });
-        let idle = timeout(IDLE_AFTER, ran);
-        let home = Arc::downgrade(&home);
-        let is_driven = matches!(idle.await, Ok(Ok(())));
+        match home.upgrade().filter(|home| home.may_move()) {
+            Some(home) => home.first.spawn(async move { runs.send(()) }),
+            None => return,
+        };
+        let is_driven = matches!(timeout(IDLE_AFTER, ran).await, Ok(Ok(())));
         if !is_driven && let Some(home) = home.upgrade() {
             return home.leave_first();
         }
