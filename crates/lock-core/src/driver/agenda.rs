@@ -24,13 +24,16 @@ use tokio::sync::{Notify, futures::Notified};
 /// The lateness from which a timer counts as stopped: timers stop while the computer is suspended.
 const OVERDUE: Duration = Duration::from_millis(20);
 
+/// The published time of a task that is awake: it looks at the agenda again before it sleeps, so no time wakes it.
+const AWAKE: u64 = 0;
+
 /// The published time of a task that sleeps until it is woken, or that is about to look at the agenda.
 const IDLE: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) struct Agenda {
     items: Mutex<rank::Agenda, Items>,
-    /// The time until which the task sleeps, in microseconds.
+    /// The time until which the task sleeps, in microseconds, or one of the constants above.
     sleeps_until: AtomicU64,
     changed: Notify,
 }
@@ -75,7 +78,7 @@ pub(super) struct Answered {
 
 impl Default for Agenda {
     fn default() -> Self {
-        Self { items: Mutex::default(), sleeps_until: AtomicU64::new(IDLE), changed: Notify::new() }
+        Self { items: Mutex::default(), sleeps_until: AtomicU64::new(AWAKE), changed: Notify::new() }
     }
 }
 
@@ -83,7 +86,7 @@ impl Agenda {
     /// Makes the task run at this time or earlier.
     pub(super) fn wake_by(&self, at: Moment, now: Moment) {
         let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
-        let is_stopped = Moment::from_micros(sleeps_until) + OVERDUE < now;
+        let is_stopped = sleeps_until != AWAKE && Moment::from_micros(sleeps_until) + OVERDUE < now;
         let at = at.as_micros();
         if is_stopped || at < sleeps_until && at < self.sleeps_until.fetch_min(at, Ordering::SeqCst) {
             self.wake();
@@ -95,8 +98,13 @@ impl Agenda {
         self.changed.notify_one();
     }
 
-    /// Begins a turn of the task: what is added from now on is found in this turn, or wakes the task for the next one.
+    /// Begins a turn of the task.
     pub(super) fn begin_turn(&self) {
+        self.sleeps_until.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Ends the turn: a time that is added from now on wakes the task, or is found when it looks for the next one.
+    pub(super) fn end_turn(&self) {
         self.sleeps_until.store(IDLE, Ordering::SeqCst);
     }
 

@@ -152,7 +152,6 @@ impl Keeper {
         let mut closed_until = None;
         let (mut card, mut keeps_card) = (pin!(self.keep_card()), true);
         loop {
-            // Work queued from now on sends a notification, so none is missed.
             shared.agenda.begin_turn();
             let mut idle = pin!(shared.activity.changed());
             idle.as_mut().enable();
@@ -168,6 +167,7 @@ impl Keeper {
                     return;
                 }
             }
+            shared.agenda.end_turn();
             let due = shared.agenda.next().into_iter().chain(shared.observers.next_sum()).chain(closed_until);
             let next = due.min().map(|due| due.min(now + MAX_SLEEP));
             let changed = shared.agenda.sleep_until(next);

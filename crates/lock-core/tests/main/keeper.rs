@@ -286,13 +286,13 @@ fn uncontended_cycles_do_not_wake_the_keeper() {
         let lock = locks().named("x").unwrap();
         let cycle = |lock: &Lock| lock.acquire_blocking().unwrap().release_blocking().unwrap();
         let _ = cycle(&lock);
-        let (before, begin) = (switches_of_the_keeper(), Instant::now());
+        let before = switches_of_the_keeper();
         for _ in 0..10_000 {
             let _ = cycle(&lock);
         }
-        let (wakes, seconds) = (switches_of_the_keeper() - before, begin.elapsed().as_secs());
-        // It looks after the clock once a second, and twice if it is woken to begin with that.
-        assert!(wakes <= 4 * (seconds + 2), "{wakes} wakes in {seconds} s");
+        let switches = switches_of_the_keeper() - before;
+        // It looks at the clock once a second, and then it may wait for a mutex, which takes longer on a busy machine.
+        assert!(switches <= 100, "{switches} switches in 10,000 cycles");
     });
 }
 

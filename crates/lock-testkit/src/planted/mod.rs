@@ -242,8 +242,8 @@ planted_bugs! {
     LossNeedsWakeup: [Shuttle],
     /// Each published time wakes the keeper.
     CallersWakeKeeper: [Shuttle],
-    /// The keeper looks at the agenda before it says that it is awake.
-    BeginsTurnLate: [Shuttle],
+    /// The keeper looks at the agenda before it says that times added from now on must wake it.
+    EndsTurnLate: [Shuttle],
     /// A panicking waker ends the task that woke it.
     WakerPanicEndsWorker: [Shuttle],
 

@@ -112,7 +112,7 @@ fn wait_that_begins_as_the_keeper_falls_asleep_ends_in_time() {
         drop(first);
         world.ends_well();
     }
-    explore(story, &[PlantedBug::BeginsTurnLate]);
+    explore(story, &[PlantedBug::EndsTurnLate]);
 }
 
 struct Panics;
