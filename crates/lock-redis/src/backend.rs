@@ -15,7 +15,6 @@ use crate::{
 };
 use async_trait::async_trait;
 use lock_core::{
-    __private::has_timer,
     LockError, LockName, Store, Worker,
     backend::{
         Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply,
@@ -103,13 +102,8 @@ impl<C: Client> RedisBackend<C> {
     /// # Cancel safety
     /// This method is cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
-        let asked = Instant::now();
-        if has_timer() {
-            self.route("ping").await?.ping().await?;
-        } else {
-            let redis = self.clone();
-            self.home().run_in_keeper(async move { redis.route("ping").await?.ping().await }).await??;
-        }
+        let (asked, redis) = (Instant::now(), self.clone());
+        self.home().run_here(async move { redis.route("ping").await?.ping().await }).await??;
         Ok(asked.elapsed())
     }
 

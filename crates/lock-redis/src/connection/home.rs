@@ -114,14 +114,6 @@ impl Home {
         self.keeper.run(work()).await
     }
 
-    /// Runs work in the keeper.
-    pub(crate) async fn run_in_keeper<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, LockError> {
-        self.keeper.run(work).await
-    }
-
     /// Runs work on this task if it is in the runtime of the connections, and in the keeper otherwise.
     pub(crate) async fn run_here<T: Send + 'static>(
         &self,

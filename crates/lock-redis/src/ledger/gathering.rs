@@ -1,8 +1,7 @@
 //! Batching of the requests that schedulers repeat. One call carries the requests of many groups.
 //!
 //! A request waits briefly for others, because the schedulers of one process send theirs at the
-//! same time. Claims never wait. The callers of a batch drive it together, so it continues when one
-//! of them is dropped.
+//! same time. Claims never wait. A task in the keeper sends the batch, so it does not depend on any of its callers.
 
 use crate::{
     backend::RedisBackend,
@@ -13,13 +12,10 @@ use crate::{
     script::{self, Script},
     script_reply::ScriptReply,
 };
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Shared, WeakShared, join_all},
-};
+use futures_util::future::join_all;
 use lock_core::__private::lock;
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 use tokio::{
@@ -37,16 +33,9 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 /// server for about a millisecond.
 const MAX_KEYS: usize = 128;
 
-/// The requests that are waiting to be sent.
+/// The batch that still accepts requests, if there is one. Its task owns it: if that ends, the requests fail.
 #[derive(Default)]
-pub(crate) struct Gathering(Mutex<Option<OpenBatch>>);
-
-/// A batch that still accepts requests. It lives as long as any of its callers.
-struct OpenBatch {
-    requests: Arc<Mutex<Requests>>,
-    sending: WeakShared<BoxFuture<'static, ()>>,
-    since: Instant,
-}
+pub(crate) struct Gathering(Mutex<Weak<Mutex<Requests>>>);
 
 /// The requests of a batch, or `None` once they are being sent.
 type Requests = Option<Vec<Request>>;
@@ -69,47 +58,37 @@ impl<C: Client> RedisBackend<C> {
         arguments: Vec<String>,
     ) -> Result<ScriptReply, RequestError> {
         let (answer, answered) = oneshot::channel();
-        let sending = self.gathering().join(self, Request { script, keys, arguments, answer });
-        sending.await;
+        self.gather(Request { script, keys, arguments, answer });
         answered.await.unwrap_or_else(|_| Err(runtime_ended(script.name)))
     }
-}
 
-impl Gathering {
-    /// Adds a request to the open batch, or opens another one. Returns the future that sends the batch.
-    fn join<C: Client>(&self, redis: &RedisBackend<C>, request: Request) -> Shared<BoxFuture<'static, ()>> {
-        let mut open = lock(&self.0);
-        let request = match &*open {
-            Some(batch) => match batch.join(request) {
-                Ok(sending) => return sending,
+    /// Adds a request to the open batch, or opens another one.
+    fn gather(&self, request: Request) {
+        let mut open = lock(&self.gathering().0);
+        let request = match open.upgrade() {
+            Some(batch) => match join(&batch, request) {
+                Ok(()) => return,
                 Err(request) => request,
             },
             None => request,
         };
         let requests = Arc::new(Mutex::new(Some(vec![request])));
-        let (home, gathered) = (redis.home().clone(), gather_and_send(redis.clone(), requests.clone()));
-        // In the keeper, since the runtime of the caller that polls first may end or stand still.
-        let sending = async move { drop(home.run_in_keeper(gathered).await) }.boxed().shared();
-        let weak = sending.downgrade().expect("never polled");
-        *open = Some(OpenBatch { requests, sending: weak, since: Instant::now() });
-        sending
+        *open = Arc::downgrade(&requests);
+        drop(open);
+        self.home().keeper().spawn(gather_and_send(self.clone(), requests));
     }
 }
 
-impl OpenBatch {
-    /// Adds a request, or returns it if the batch is full or no longer waits.
-    fn join(&self, request: Request) -> Result<Shared<BoxFuture<'static, ()>>, Request> {
-        // A batch whose runtime is blocked must not delay later requests.
-        let waiting = self.sending.upgrade().filter(|_| self.since.elapsed() < MAX_WAIT);
-        let mut requests = lock(&self.requests);
-        let (Some(sending), Some(requests)) = (waiting, &mut *requests) else { return Err(request) };
-        let keys: usize = requests.iter().map(|request| request.keys.len()).sum();
-        if keys + request.keys.len() > MAX_KEYS {
-            return Err(request);
-        }
-        requests.push(request);
-        Ok(sending)
+/// Adds a request to a batch, or returns it if the batch is full or no longer waits.
+fn join(batch: &Mutex<Requests>, request: Request) -> Result<(), Request> {
+    let mut requests = lock(batch);
+    let Some(requests) = &mut *requests else { return Err(request) };
+    let keys: usize = requests.iter().map(|request| request.keys.len()).sum();
+    if keys + request.keys.len() > MAX_KEYS {
+        return Err(request);
     }
+    requests.push(request);
+    Ok(())
 }
 
 /// Waits for further requests, sends all of them, and completes each.
@@ -126,6 +105,9 @@ async fn gather_and_send<C: Client>(redis: RedisBackend<C>, requests: Arc<Mutex<
     }
     let mut requests = lock(&requests).take().unwrap_or_default();
     requests.retain(|request| !request.answer.is_closed());
+    if requests.is_empty() {
+        return;
+    }
     // Without a route, each request fails with the reason.
     if redis.route("send heartbeats").await.is_ok_and(Route::is_cluster) {
         requests.sort_by_cached_key(slot);

@@ -9,7 +9,7 @@ use std::{
     future::pending,
     hint::spin_loop,
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     thread,
@@ -170,26 +170,27 @@ fn waiter_is_woken_after_the_end_of_the_runtime_that_connected() {
     });
 }
 
-static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-
 /// As in the tests of an application, each of which has its own runtime.
-static SHARED: LazyLock<LockFactory> =
-    LazyLock::new(|| locks(builder(&SERVER.url()).connect_lazy().unwrap()));
-
-macro_rules! tests_that_share_a_factory {
-    ($($test:ident)+) => {$(
-        #[tokio::test]
-        async fn $test() {
+#[test]
+fn runtimes_that_come_and_go_share_a_factory() {
+    let server = RedisServer::start();
+    let locks = locks(builder(&server.url()).connect_lazy().unwrap());
+    let uses = || {
+        current().block_on(async {
             for _ in 0..20 {
-                let guard = SHARED.named("x").unwrap().acquire_timeout(HANGS).await.unwrap();
+                let guard = locks.named("x").unwrap().acquire_timeout(HANGS).await.unwrap();
                 tokio::task::yield_now().await;
                 drop(guard);
             }
+        });
+    };
+    thread::scope(|threads| {
+        for _ in 0..5 {
+            threads.spawn(uses);
         }
-    )+};
+    });
+    uses();
 }
-
-tests_that_share_a_factory! { static_factory_1 static_factory_2 static_factory_3 static_factory_4 static_factory_5 }
 
 /// They have no timers or no IO, so the connections live in the keeper.
 #[test]

@@ -1,12 +1,16 @@
 //! Heartbeats of many groups in one process: they share a call, and each is answered as if sent alone.
 
 use super::support::{answered, calls, redis, until};
-use crate::client::RedisBackend;
+use crate::client::{RedisBackend, RedisBackendBuilder};
 use futures_util::{future::join_all, join};
-use lock_core::backend::{Applied, BackendError, BackendErrorKind, ProcessId, Reply};
+use lock_core::{
+    Worker,
+    backend::{Applied, BackendError, BackendErrorKind, ProcessId, Reply},
+};
 use lock_ledger::{GroupName, HeartbeatReply, HeartbeatRequest, LiveNode, RunLedger};
 use lock_testkit::{RedisCluster, RedisServer};
 use std::{collections::BTreeSet, future::Future, time::Duration};
+use tokio::runtime::Handle;
 
 type Answer = Result<Reply<HeartbeatReply>, BackendError>;
 
@@ -105,7 +109,9 @@ async fn forgotten_scripts_are_sent_again() {
 #[tokio::test]
 async fn dropped_heartbeats_do_not_affect_the_others() {
     let server = RedisServer::start();
-    let ledger = redis(&server.url()).await;
+    // In this thread, so that nothing is sent before it waits.
+    let here = Worker::on(Handle::current());
+    let ledger = RedisBackendBuilder::from_url(&server.url()).unwrap().worker(here).connect().await.unwrap();
     let (mut a, mut b, mut c) = (
         Box::pin(heartbeat(&ledger, "a")),
         Box::pin(heartbeat(&ledger, "b")),
