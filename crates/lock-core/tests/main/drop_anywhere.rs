@@ -1,12 +1,31 @@
 //! A guard may be dropped anywhere, and a factory outlives the runtimes in which it is used.
 
 use crate::support::{HANGS, World, secs, until};
-use lock_core::{LockErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
+use allocation_counter::measure;
+use lock_core::{LockErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome, Worker};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
-use std::{sync::OnceLock, time::Duration};
+use std::{hint::black_box, sync::OnceLock, time::Duration};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+}
+
+/// A drop may be part of the handling of a lack of memory. Also if the runtime of the factory's worker has ended.
+#[test]
+fn drop_of_a_guard_allocates_nothing() {
+    let ended = runtime();
+    let worker = Worker::on(ended.handle().clone());
+    let factories = [
+        LockFactory::new(MemoryBackend::new()),
+        LockFactory::builder(MemoryBackend::new()).worker(worker).build().unwrap(),
+    ];
+    let guards = factories.each_ref().map(|locks| {
+        let take = |number: u32| locks.named(format!("x:{number}")).unwrap().acquire_blocking().unwrap();
+        (0..20).map(take).collect::<Vec<_>>()
+    });
+    drop(ended);
+    assert_eq!(measure(|| drop(guards)).count_total, 0);
+    assert_eq!(measure(|| drop(black_box(Box::new(1)))).count_total, 1, "allocations are counted");
 }
 
 #[test]
