@@ -26,6 +26,7 @@ use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
+use tokio::task::yield_now;
 
 /// Default of [`QuorumBuilder::max_lease`].
 const MAX_LEASE: Duration = Duration::from_secs(30);
@@ -126,8 +127,8 @@ impl QuorumBuilder {
     /// fewer node survives just as many failures.
     ///
     /// # Errors
-    /// Returns [`InvalidOptions`](lock_core::LockErrorKind::InvalidOptions) for fewer than three nodes, or if `max_lease`
-    /// is not longer than 4 s, four times [`MAX_CLOCK_DISTANCE`](crate::MAX_CLOCK_DISTANCE).
+    /// Returns [`InvalidOptions`](lock_core::LockErrorKind::InvalidOptions) for fewer than three nodes, or if
+    /// `max_lease` is not longer than 4 s, four times [`MAX_CLOCK_DISTANCE`](crate::MAX_CLOCK_DISTANCE).
     pub fn build(self) -> Result<QuorumBackend, LockError> {
         let nodes = self.nodes.len();
         if nodes < MIN_NODES {
@@ -165,6 +166,8 @@ impl AsyncBackend for QuorumBackend {
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        // A task continues it where the connections are: from here, each request would wake their thread.
+        yield_now().await;
         let depth = match request.mode {
             AcquireMode::New { reserve, floor } => {
                 return acquire::acquire(&self.shared, request, reserve, floor).await;
@@ -198,6 +201,7 @@ impl AsyncBackend for QuorumBackend {
     }
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        yield_now().await;
         match request.depth_left {
             0 => release::free(&self.shared, request).await,
             _ => release::lower(&self.shared, request).await,

@@ -103,8 +103,8 @@ impl Question {
         Self { tally: Tally::new(nodes), kinds: vec![None; nodes] }
     }
 
-    /// Asks all nodes until no further answer can change the decision, or until [`GRACE`] after a majority can no longer
-    /// say yes. Later replies are discarded.
+    /// Asks all nodes until no further answer can change the decision, or until [`GRACE`] after a majority can no
+    /// longer say yes. Later replies are discarded.
     pub(crate) async fn ask<T, F>(
         shared: &Shared,
         request: impl Fn(Arc<dyn QuorumNode>) -> F,

@@ -1,4 +1,5 @@
-//! A node of a quorum: the operations that its store must implement, also implemented in memory, and its name and durability.
+//! A node of a quorum: the operations that its store must implement, also implemented in memory, and its name and
+//! durability.
 
 use crate::rules::{Extended, Extension, Healed, Healing, Proposal, Vote, extend, heal, propose};
 use async_trait::async_trait;

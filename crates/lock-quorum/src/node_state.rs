@@ -1,5 +1,5 @@
-//! The state of each node as its replies show it, without effects: its clock, whether it has stopped answering, and what
-//! may remain of a lease.
+//! The state of each node as its replies show it, without effects: its clock, whether it has stopped answering, and
+//! what may remain of a lease.
 
 use crate::round::majority;
 use lock_core::{

@@ -1,4 +1,5 @@
-//! The decisions of a majority, without effects: rounds of proposals, yes-or-no questions, and messages about a release.
+//! The decisions of a majority, without effects: rounds of proposals, yes-or-no questions, and messages about a
+//! release.
 
 use crate::rules::{MAX_CLOCK_DISTANCE, Vote};
 use lock_core::{

@@ -1,4 +1,5 @@
-//! Requests to a node, its replies, and the rules by which it decides them, as pure functions of its record of one name.
+//! Requests to a node, its replies, and the rules by which it decides them, as pure functions of its record of one
+//! name.
 
 use lock_core::{
     __private::Slot,

@@ -186,7 +186,8 @@ pub(crate) struct LeaseRecord {
     pub(crate) name: LockName,
     pub(crate) lease: LeaseId,
     state: Mutex<State>,
-    /// Moment at which the lease has expired on every node, in microseconds. A sweep reads it without locking the state.
+    /// Moment at which the lease has expired on every node, in microseconds. A sweep reads it without locking the
+    /// state.
     over_at: AtomicU64,
     /// Notified when a request that may set the lease is answered or given up, and when the record is removed.
     pub(crate) changed: Notify,

@@ -1,5 +1,6 @@
 //! The runtimes of a store: its connections live in the runtime that connects, where their requests need no other
-//! thread, and everything else in the keeper. If that runtime ends or is not driven, the connections move to the keeper.
+//! thread, and everything else in the keeper. If that runtime ends or is not driven, the connections move to the
+//! keeper.
 
 use lock_core::{
     __private::{has_timer, no_runtime},
@@ -31,8 +32,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Returns the home of a new store: the worker, or else the current runtime and the keeper. Without a current runtime,
-    /// or in one without timers or IO, everything is in the keeper.
+    /// Returns the home of a new store: the worker, or else the current runtime and the keeper. Without a current
+    /// runtime, or in one without timers or IO, everything is in the keeper.
     ///
     /// # Errors
     /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker's runtime has no timers or no IO,
@@ -40,18 +41,28 @@ impl Home {
     pub(crate) fn new(worker: Option<Worker>) -> Result<Arc<Self>, LockError> {
         if let Some(keeper) = worker {
             let _inside = keeper.handle().enter();
-            lacks_nothing().map_err(no_runtime)?;
+            check_runtime().map_err(no_runtime)?;
             return Ok(Self::within(keeper.clone()));
         }
         let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
         match Handle::try_current() {
-            Ok(first) if lacks_nothing().is_ok() && first.id() != keeper.handle().id() => {
+            Ok(first) if check_runtime().is_ok() && first.id() != keeper.handle().id() => {
                 let home = Arc::new(Self { first, keeper, moved: SetOnce::new() });
                 home.keeper().spawn(watch(Arc::downgrade(&home)));
                 Ok(home)
             }
             _ => Ok(Self::within(keeper)),
         }
+    }
+
+    /// Returns the home of a quorum: everything is where its votes are counted, in the worker or in the keeper. In another
+    /// runtime, each vote would cost a switch of threads.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub(crate) fn of_quorum(worker: Option<Worker>) -> Result<Arc<Self>, LockError> {
+        let keeper = || Worker::keeper().map_err(|error| no_runtime(error.to_string()));
+        Self::new(Some(worker.map_or_else(keeper, Ok)?))
     }
 
     fn within(keeper: Worker) -> Arc<Self> {
@@ -143,7 +154,7 @@ async fn watch(home: Weak<Home>) {
 }
 
 /// Returns an error that says which part the current runtime lacks.
-fn lacks_nothing() -> Result<(), String> {
+fn check_runtime() -> Result<(), String> {
     let why = match (has_timer(), has_io()) {
         (false, _) => "it has no timers",
         (true, false) => "it has no IO",

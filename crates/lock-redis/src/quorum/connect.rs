@@ -48,9 +48,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// nodes. An unreachable node is dialled until it responds, and its permissions are not tested
     /// in advance.
     ///
-    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime; see
-    /// [`RedisBackend`]. Also pass the worker to the factory, or use
-    /// [`connect_store`](Self::connect_store).
+    /// The connections live in the [`worker`](Self::worker), or else in the keeper, where a quorum counts
+    /// its votes. Also pass the worker to the factory, or use [`connect_store`](Self::connect_store).
     ///
     /// # Errors
     /// Each error names the node. Returns
@@ -63,7 +62,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// # Cancel safety
     /// Dropping the future closes the connections.
     pub async fn connect_quorum(self) -> Result<QuorumBackend, LockError> {
-        let home = Home::new(self.worker.clone())?;
+        let home = Home::of_quorum(self.worker.clone())?;
         home.clone().run_here(self.open_quorum(home)).await?
     }
 
@@ -94,15 +93,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             Candidate { server, dialer: Arc::new(dialer), place }
         });
         let settings = NodeSettings { rules, worker };
-        let candidates: Vec<_> = candidates.collect();
-        let backends = loop {
-            let may_move = home.may_move();
-            match connect(&candidates, &settings).await {
-                // A move ends the connections that are being checked. There is only one.
-                Err(error) if error.is_retryable() && may_move && !home.may_move() => {}
-                connected => break connected?,
-            }
-        };
+        let backends = connect(&candidates.collect::<Vec<_>>(), &settings).await?;
         if durable {
             join_all(backends.iter().map(|(server, backend)| warn_of_loss(server, backend))).await;
         }
