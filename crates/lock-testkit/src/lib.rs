@@ -11,6 +11,7 @@
 //!   thread.
 //! - [`contend_for_sets`]: runs tasks that contend for overlapping sets of locks, and checks
 //!   exclusion.
+//! - [`RulesRun`]: random operations on a store, whose answers must be those of the store rules.
 //! - [`Seed`]: reproducible random numbers. A failing test prints its seed.
 //! - [`ThreadLog`]: captures the log of a single test's thread.
 //! - [`RedisServer`] (feature `servers`): a private `redis-server` that can be paused, killed,
@@ -66,6 +67,7 @@ mod process;
 mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis;
+mod rules_run;
 mod scenarios;
 mod seed;
 mod thread_log;
@@ -85,6 +87,7 @@ pub use redis::{
     Dump, RawRedis, RawValue, RedisCluster, RedisQuorum, RedisSentinels, RedisServer, RedisServerBuilder,
     TlsFiles,
 };
+pub use rules_run::RulesRun;
 pub use scenarios::{LastUse, contend_for_sets, outlives_a_blocked_thread};
 pub use seed::{Seed, Stream};
 pub use thread_log::ThreadLog;
