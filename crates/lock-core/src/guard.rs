@@ -20,7 +20,8 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// [`fencing_token`](Self::fencing_token).
 ///
 /// # Dropping
-/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the keeper sends the release. Prefer [`release`](Self::release) in async code: it reports whether the lock was still held at the end.
+/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the keeper sends the release.
+/// Prefer [`release`](Self::release) in async code: it reports whether the lock was still held at the end.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -166,6 +167,21 @@ impl LockGuard {
         self.hold.note(text.as_ref());
     }
 
+    /// Keeps this hold from being handed on inside the process; see [`Hold::pin`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("invoice:7")?.acquire().await?;
+    /// assert!(guard.pin());
+    /// # Ok(()) }
+    /// ```
+    #[must_use = "a hold that has ended cannot be pinned"]
+    pub fn pin(&self) -> bool {
+        self.hold.pin()
+    }
+
     /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had the lease, the
     /// hold reached its `max_hold`, or the factory was shut down.
     ///
@@ -227,6 +243,12 @@ impl LockGuard {
         if let Some(entry) = self.entry.take().filter(|_| !self.handle.is_forked()) {
             drop(PendingRelease::start(&self.handle, &entry, self.hold.id()));
         }
+    }
+}
+
+impl AsRef<Hold> for LockGuard {
+    fn as_ref(&self) -> &Hold {
+        &self.hold
     }
 }
 

@@ -126,6 +126,32 @@ impl Hold {
         self.state.remaining()
     }
 
+    /// Keeps this hold from being [handed on](crate::LockOptions::hand_off) inside the process: its release goes to the
+    /// store. Returns `false` if the hold has already ended.
+    ///
+    /// Pin a hold before a transaction that compares its token with the last grant in the same database. The store would
+    /// not notice that the lock was handed on meanwhile, so the transaction could commit beside the next holder's work.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("invoice:7")?.acquire().await?;
+    /// assert!(guard.hold().pin());
+    /// # Ok(()) }
+    /// ```
+    #[must_use = "a hold that has ended cannot be pinned"]
+    pub fn pin(&self) -> bool {
+        self.state.pin().is_some()
+    }
+
+    /// Pins the hold, and returns the name of its lock in the store, for fences.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pinned(&self) -> Option<LockName> {
+        self.state.pin()
+    }
+
     /// Sets a note on this hold, such as `"42 %"`, and replaces any earlier one.
     /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note
     /// is written along with the process's card, in the background and at most once per second. It disappears
@@ -240,6 +266,12 @@ impl Hold {
             }
         });
         token
+    }
+}
+
+impl AsRef<Self> for Hold {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

@@ -1,7 +1,7 @@
 //! A runtime for background work, separate from the application's runtimes.
 
 use crate::{
-    error::{LockError, LockErrorKind},
+    error::{LockError, no_runtime},
     sync::{Handle, Mutex, lock, rank},
 };
 use std::{
@@ -20,7 +20,8 @@ use tokio::{runtime::Builder, sync::oneshot};
 /// Few applications need one. By default, factories and stores work in a thread that all of them share, `lock-keeper`,
 /// which the first acquire starts; only connections are opened in the runtime that connects. With a worker of its own,
 /// a factory does not share that thread, for example because an observer or a store may block it. A store with a worker
-/// opens its connections there, so that no task of the application delays them; that costs one thread switch per request.
+/// opens its connections there, so that no task of the application delays them; that costs one thread switch per
+/// request.
 ///
 /// Pass it to the store's builder, or to [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker). A factory
 /// without a worker uses that of its store.
@@ -74,7 +75,8 @@ impl Worker {
         Self::start("lock-worker")
     }
 
-    /// Returns the keeper: the worker that all factories and stores of this process share. Starts it unless it is running.
+    /// Returns the keeper: the worker that all factories and stores of this process share. Starts it unless it is
+    /// running.
     ///
     /// # Errors
     /// The operating system's error if the thread or the runtime cannot be created.
@@ -117,7 +119,7 @@ impl Worker {
 
     /// Uses a runtime that the application keeps for work that never blocks. It must have timers, and IO for stores
     /// with connections. When it ends, holds are no longer renewed and acquires fail with
-    /// [`NoRuntime`](LockErrorKind::NoRuntime).
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime).
     #[must_use]
     pub fn on(runtime: Handle) -> Self {
         Self { handle: runtime, running: None }
@@ -133,7 +135,7 @@ impl Worker {
     /// Runs a future in this worker's runtime, for stores that open their connections there.
     ///
     /// # Errors
-    /// [`LockErrorKind::NoRuntime`] if the runtime has ended.
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime) if the runtime has ended.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` as well.
@@ -151,8 +153,7 @@ impl Worker {
             // The receiver may be gone.
             let _ = value.map(|value| done.send(value));
         });
-        let ended = |_| LockError::new(LockErrorKind::NoRuntime).detail("the worker's runtime has ended");
-        value.await.map_err(ended)
+        value.await.map_err(|_| no_runtime("the worker's runtime has ended"))
     }
 }
 

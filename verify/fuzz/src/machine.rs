@@ -106,7 +106,7 @@ impl World {
     }
 
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        match u.int_in_range(0..=11)? {
+        match u.int_in_range(0..=12)? {
             0..=1 => self.enter(u)?,
             2 => {
                 if let Some(waiter) = one_of(self.waiting.iter(), u)? {
@@ -130,6 +130,11 @@ impl World {
                 }
             }
             10 => self.pass(millis_below(u, 40_000)?),
+            11 => {
+                if let Some((_, hold, ..)) = self.machine.holder() {
+                    self.feed(Event::Pin { hold });
+                }
+            }
             _ => self.tick(),
         }
         Ok(())

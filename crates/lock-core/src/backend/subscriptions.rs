@@ -1,5 +1,5 @@
-//! Stores that push a release to the processes that wait for it: the contract, the listener of a process, and a registry of
-//! listeners for such stores.
+//! Stores that push a release to the processes that wait for it: the contract, the listener of a process, and a
+//! registry of listeners for such stores.
 
 use super::BackendError;
 use crate::{
@@ -161,6 +161,12 @@ impl SubscriptionRegistry {
 
     fn everybody(&self) -> Vec<Arc<dyn WakeListener>> {
         lock(&self.state).subscribers.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the names that have subscribers, for a store that has to look for releases.
+    #[must_use]
+    pub fn names(&self) -> Vec<LockName> {
+        lock(&self.state).watching.keys().cloned().collect()
     }
 
     /// Returns the number of (subscriber, name) pairs.

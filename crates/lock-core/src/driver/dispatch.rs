@@ -298,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// Updates the entry's times in the schedule. Called while the entry's mutex is held, so that the times from an
+    /// Updates the entry's times in the agenda. Called while the entry's mutex is held, so that the times from an
     /// earlier event cannot replace those from a later one.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
         let (wake, renewable_from) = (state.machine.wake_at(), state.machine.renewable_from());

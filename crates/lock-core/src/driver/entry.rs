@@ -39,7 +39,7 @@ pub(super) struct EntryState {
     last_id: u64,
 }
 
-/// An entry's times in the schedule.
+/// An entry's times in the agenda.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Times {
     pub(super) wake: Option<Moment>,
@@ -61,11 +61,11 @@ pub(super) struct DeferredEvents {
     pub(super) woken: bool,
     pub(super) missed_wakes: bool,
     pub(super) suspicion: bool,
-    /// For each [`QueueKind`], `true` if the entry is in the work queue.
+    /// For each [`QueueKind`], `true` if the entry is in the agenda's work.
     queued: [bool; 2],
 }
 
-/// The parts of the work queue that hold entries with deferred events.
+/// The parts of the agenda's work that hold entries with deferred events.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum QueueKind {
     Dropped,
@@ -108,7 +108,7 @@ impl LockEntry {
         deferred.guards = deferred.guards.saturating_sub(1);
     }
 
-    /// Defers an event. Returns `true` if the caller has to put the entry into that part of the work queue.
+    /// Defers an event. Returns `true` if the caller has to put the entry into that part of the agenda's work.
     pub(super) fn defer(&self, kind: QueueKind, event: impl FnOnce(&mut DeferredEvents)) -> bool {
         let mut deferred = lock(&self.deferred);
         event(&mut deferred);

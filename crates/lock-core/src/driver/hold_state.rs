@@ -38,6 +38,9 @@ pub(super) trait Watchdog: Send + Sync {
     fn ensure_runs(self: Arc<Self>);
 
     fn note(&self, name: &LockName, hold: HoldId, text: &str);
+
+    /// Keeps the lease of the hold from being handed on, and returns the name of the lock in the store.
+    fn pin(self: Arc<Self>, name: &LockName, hold: HoldId) -> Option<LockName>;
 }
 
 pub(crate) struct HoldState {
@@ -96,14 +99,21 @@ impl HoldState {
         }
     }
 
-    /// Sets the note on this hold. Does nothing once it has ended, since a further hold of its lease may have a note, or
-    /// without a card.
+    /// Sets the note on this hold. Does nothing once it has ended, since a further hold of its lease may have a note,
+    /// or without a card.
     pub(crate) fn note(&self, text: &str) {
         if self.ended().is_none()
             && let Some(watchdog) = self.context.watchdog.upgrade()
         {
             watchdog.note(&self.name, self.id(), text);
         }
+    }
+
+    /// Keeps the lease from being handed on, and returns the name of the lock in the store. Returns `None` if the hold has
+    /// ended.
+    pub(crate) fn pin(&self) -> Option<LockName> {
+        let stored = self.context.watchdog.upgrade()?.pin(&self.name, self.id())?;
+        self.ended().is_none().then_some(stored)
     }
 
     pub(crate) fn remaining(&self) -> Duration {

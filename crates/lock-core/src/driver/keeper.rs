@@ -1,6 +1,6 @@
 //! The task of a factory that does what nobody awaits: it renews leases, ends waits and requests that have timed out,
 //! releases dropped guards, handles wake-ups, and keeps the process's card in the store. It runs in the
-//! [home](super::home) of the factory.
+//! [home](super::runtime) of the factory.
 
 use super::{
     agenda::Answered,
@@ -11,7 +11,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    error::{LockError, LockErrorKind},
+    error::{LockError, no_runtime},
     machine::{Event, HoldId},
     name::LockName,
     sync::{atomic::Ordering, lock, sleep},
@@ -40,7 +40,7 @@ const A_STEP: &str = "a store or a clock";
 /// Starts the task unless it is running.
 ///
 /// # Errors
-/// [`LockErrorKind::NoRuntime`] if there is no runtime in which it can run.
+/// [`NoRuntime`](crate::LockErrorKind::NoRuntime) if there is no runtime in which it can run.
 pub(super) fn ensure_runs(shared: &Arc<Shared>) -> Result<(), LockError> {
     while !shared.home.is_running() {
         // Otherwise another thread has just begun it, or it has just ended.
@@ -48,7 +48,7 @@ pub(super) fn ensure_runs(shared: &Arc<Shared>) -> Result<(), LockError> {
             runtime.spawn(Keeper { shared: shared.clone() }.run());
             // A runtime that has ended drops the task immediately.
             if !shared.home.is_running() && !shared.is_closed() {
-                return Err(LockError::new(LockErrorKind::NoRuntime).detail("the runtime has ended"));
+                return Err(no_runtime("the runtime has ended"));
             }
             break;
         }
@@ -60,6 +60,12 @@ impl Watchdog for Shared {
     fn ensure_runs(self: Arc<Self>) {
         // Without a runtime, the hold ends at its deadline.
         let _ = ensure_runs(&self);
+    }
+
+    fn pin(self: Arc<Self>, name: &LockName, hold: HoldId) -> Option<LockName> {
+        let entry = self.table.get(name)?;
+        self.dispatch(&entry, Event::Pin { hold }, IoPolicy::Inline);
+        Some(entry.stored.clone())
     }
 
     fn note(&self, name: &LockName, hold: HoldId, text: &str) {
@@ -138,7 +144,7 @@ impl Keeper {
         }
         let shared = self.shared.clone();
         // The thread of the process's last factory would end now.
-        let _runs = shared.home.running();
+        let _runs = shared.home.current();
         drop(self);
         if let Some(card) = &shared.own_card {
             card.remove().await;
@@ -265,8 +271,8 @@ impl Keeper {
         i128::from(clock.wall().as_micros()) - i128::from(clock.now().as_micros())
     }
 
-    /// Checks whether the computer was suspended: if the wall clock has jumped ahead by more than the margin, every hold
-    /// is renewed before it is relied on. Returns the current drift.
+    /// Checks whether the computer was suspended: if the wall clock has jumped ahead by more than the margin, every
+    /// hold is renewed before it is relied on. Returns the current drift.
     fn notice_jump(&self, before: i128) -> i128 {
         let (shared, drift) = (&self.shared, self.wall_drift());
         let margin = shared.options.terms().map_or(Duration::ZERO, |terms| terms.margin).max(MIN_JUMP);

@@ -1,7 +1,7 @@
 //! The runtime in which a factory does the work that nobody awaits, and the timers of the caller's.
 
 use crate::{
-    error::{LockError, LockErrorKind},
+    error::{LockError, no_runtime},
     sync::{
         Handle, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -23,23 +23,23 @@ pub(crate) enum Place {
     /// The keeper, which all factories of the process share.
     Keeper,
     Worker(Worker),
-    /// The runtime in which the factory is first used, or used again after that one has ended. For factories whose clock
-    /// is not real time.
+    /// The runtime in which the factory is first used, or used again after that one has ended. For factories whose
+    /// clock is not real time.
     InUse,
 }
 
 #[derive(Debug)]
 pub(super) struct Home {
     place: Place,
-    /// The runtime of the factory's task, while that task runs.
-    worker: Mutex<rank::Home, Option<Worker>>,
+    /// The worker of the factory's task, while that task runs.
+    current: Mutex<rank::Home, Option<Worker>>,
     /// `true` while the task runs.
     running: AtomicBool,
 }
 
 impl Home {
     pub(super) fn new(place: Place) -> Self {
-        Self { place, worker: Mutex::default(), running: AtomicBool::new(false) }
+        Self { place, current: Mutex::default(), running: AtomicBool::new(false) }
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -48,23 +48,23 @@ impl Home {
 
     /// Returns the runtime of the task, while it runs.
     pub(super) fn runtime(&self) -> Option<Handle> {
-        self.running().map(|worker| worker.handle().clone())
+        self.current().map(|worker| worker.handle().clone())
     }
 
     /// Returns the worker of the task, which keeps its thread, while the task runs.
-    pub(super) fn running(&self) -> Option<Worker> {
-        lock(&self.worker).clone()
+    pub(super) fn current(&self) -> Option<Worker> {
+        lock(&self.current).clone()
     }
 
     /// Begins the task, and returns the runtime in which the caller spawns it. Returns `None` if it is already running.
     pub(super) fn begin(&self) -> Result<Option<Handle>, LockError> {
-        let mut running = lock(&self.worker);
-        if running.is_some() {
+        let mut current = lock(&self.current);
+        if current.is_some() {
             return Ok(None);
         }
-        let worker = self.worker()?;
+        let worker = self.chosen()?;
         let runtime = worker.handle().clone();
-        *running = Some(worker);
+        *current = Some(worker);
         self.running.store(true, Ordering::SeqCst);
         Ok(Some(runtime))
     }
@@ -72,9 +72,9 @@ impl Home {
     /// Ends the task, which is finished, or whose runtime has ended.
     pub(super) fn end(&self) {
         let worker = {
-            let mut worker = lock(&self.worker);
+            let mut current = lock(&self.current);
             self.running.store(false, Ordering::SeqCst);
-            worker.take()
+            current.take()
         };
         // Only signals a thread that is no longer needed.
         drop(worker);
@@ -83,25 +83,20 @@ impl Home {
     /// Returns the worker for this factory's tasks.
     ///
     /// # Errors
-    /// [`LockErrorKind::NoRuntime`] if the keeper cannot be started, if the worker's runtime has no timer, or if the
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime) if the keeper cannot be started, if the worker's runtime has no timer, or if the
     /// factory has its own clock and is not used in a runtime with a timer.
-    pub(super) fn worker(&self) -> Result<Worker, LockError> {
-        let no_runtime = || LockError::new(LockErrorKind::NoRuntime);
+    pub(super) fn chosen(&self) -> Result<Worker, LockError> {
         let worker = match &self.place {
-            Place::Keeper => {
-                return Worker::keeper().map_err(|error| no_runtime().detail(error.to_string()));
-            }
+            Place::Keeper => return Worker::keeper().map_err(|error| no_runtime(error.to_string())),
             Place::Worker(worker) => worker.clone(),
             Place::InUse => {
                 let outside = "a factory with its own clock works in the runtime in which it is used";
-                Worker::on(Handle::try_current().map_err(|_| no_runtime().detail(outside.to_owned()))?)
+                Worker::on(Handle::try_current().map_err(|_| no_runtime(outside))?)
             }
         };
         match enter(worker.handle(), has_timer) {
             true => Ok(worker),
-            false => {
-                Err(no_runtime().detail("the runtime has no timer: build it with `enable_time`".to_owned()))
-            }
+            false => Err(no_runtime("the runtime has no timer: build it with `enable_time`")),
         }
     }
 }
@@ -115,8 +110,8 @@ pub fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 
-/// Returns `true` inside a runtime with a timer that has not ended, which only the first poll of a timer reveals. That poll
-/// may wake the runtime, so this is for calls that are rare.
+/// Returns `true` inside a runtime with a timer that has not ended, which only the first poll of a timer reveals. That
+/// poll may wake the runtime, so this is for calls that are rare.
 pub(super) fn has_running_timer() -> bool {
     let sleeps = || pin!(sleep(Duration::ZERO)).poll(&mut Context::from_waker(Waker::noop())).is_ready();
     has_timer() && std::panic::catch_unwind(sleeps).is_ok()

@@ -135,8 +135,8 @@ impl Shared {
         OwnerId(self.fresh_id())
     }
 
-    /// Returns `true` in a forked child, whose copies of guards must not affect the locks of its parent. This is a system
-    /// call, so acquires and the ends of guards ask, and `is_held()` does not.
+    /// Returns `true` in a forked child, whose copies of guards must not affect the locks of its parent. This is a
+    /// system call, so acquires and the ends of guards ask, and `is_held()` does not.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.made_in
     }
@@ -263,7 +263,7 @@ impl Shared {
 
     /// Polls `work` in the caller's runtime or, outside of one with a timer, in the context of this factory's.
     pub(crate) async fn in_runtime<T>(&self, work: impl Future<Output = T>) -> Result<T, LockError> {
-        let context = if has_running_timer() { None } else { Some(self.home.worker()?) };
+        let context = if has_running_timer() { None } else { Some(self.home.chosen()?) };
         let mut work = pin!(work);
         let polled = poll_fn(|cx| match &context {
             Some(worker) => {
@@ -290,8 +290,8 @@ impl Shared {
     }
 }
 
-/// The task of a caller that waits with a timer of another runtime, usually the keeper's: the panic of a waker would end
-/// that runtime's thread.
+/// The task of a caller that waits with a timer of another runtime, usually the keeper's: the panic of a waker would
+/// end that runtime's thread.
 struct Caller(Waker);
 
 impl Wake for Caller {

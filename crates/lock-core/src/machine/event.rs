@@ -133,6 +133,11 @@ pub enum Event {
         /// Its hold.
         hold: HoldId,
     },
+    /// The lease of this hold must not be handed on.
+    Pin {
+        /// The hold.
+        hold: HoldId,
+    },
     /// A task found that the deadline of this hold has passed; the hold cannot become valid again.
     Expired {
         /// The hold.

@@ -106,8 +106,8 @@ impl Hold {
     }
 
     /// Returns `true` if the store is known to keep the lease for longer than a request takes, with a depth of one, and
-    /// for no longer than a fresh grant. An attempt or operation with an unknown outcome, a suspicion, a fixed lease or a
-    /// minimum hold rules out a hand-off.
+    /// for no longer than a fresh grant. An attempt or operation with an unknown outcome, a suspicion, a fixed lease or
+    /// a minimum hold rules out a hand-off.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.suspect
@@ -300,8 +300,8 @@ impl Machine {
         s.renew(hold.id.lease, &hold.terms);
     }
 
-    /// Renews the lease before anything else relies on the hold, and ends its chain of hand-offs: the renewal may precede
-    /// the forced release that is suspected. A fixed lease is not renewed and keeps its end.
+    /// Renews the lease before anything else relies on the hold, and ends its chain of hand-offs: the renewal may
+    /// precede the forced release that is suspected. A fixed lease is not renewed and keeps its end.
     ///
     /// The lease of an attempt in flight may be freed before its reply arrives.
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
@@ -422,6 +422,13 @@ impl Machine {
         self.fairness.passed_on();
         self.grant_front(s, grant);
         true
+    }
+
+    /// Ends the range of tokens with that of this hold, so that its lease is not handed on.
+    pub(super) fn on_pin(&mut self, id: HoldId) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id) {
+            hold.last_token = id.token;
+        }
     }
 
     /// Grants the lock to the front waiter. Waiters with the same owner re-enter with it; they would otherwise wait for

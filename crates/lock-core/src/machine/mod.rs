@@ -121,6 +121,7 @@ impl Machine {
             Event::Suspicion => self.on_suspicion(s),
             Event::Release { hold, ticket } => self.on_release(s, hold, Some(ticket)),
             Event::Drop { hold } => self.on_release(s, hold, None),
+            Event::Pin { hold } => self.on_pin(hold),
             Event::Expired { hold } => self.on_expired(s, hold),
             Event::RenewEarly => self.renew_early(s),
             Event::Tick => {}

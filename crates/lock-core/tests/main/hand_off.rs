@@ -192,6 +192,17 @@ async fn forced_release_ends_the_chain_before_it_is_executed() {
     assert!(second.is_held(), "another lease than the one that was seen");
 }
 
+#[tokio::test(start_paused = true)]
+async fn pinned_hold_is_released_in_the_store() {
+    let world = World::new();
+    let (first, [second, ..]) = begun_chain(&world, &world.locks).await;
+    let hold = first.hold();
+    assert!(first.pin());
+    assert_eq!(first.release().await.unwrap(), ReleaseOutcome::Released);
+    assert!(!hold.pin(), "it has ended");
+    assert_ne!(second.await.unwrap().hold().lease_id(), hold.lease_id());
+}
+
 /// The forced release of another process frees the lease in the middle of the chain: its holds are valid until the next
 /// renewal, and their tokens are below that of the next grant.
 #[tokio::test(start_paused = true)]

@@ -73,6 +73,15 @@ fn release_hands_the_lease_to_the_next_waiter_in_one_step() {
 }
 
 #[test]
+fn pinned_hold_is_not_handed_on() {
+    let (mut story, _, hold) = line_of(1, &terms());
+    story.tell(Event::Pin { hold: next_of(hold) });
+    story.tell(Event::Pin { hold });
+    story.says_nothing();
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
 fn drop_reports_the_release_outcome() {
     let (mut story, _, hold) = line_of(1, &terms());
     let next = passes(&mut story, hold, B);
@@ -174,8 +183,8 @@ fn later_lease_of_the_process_has_a_chain_of_its_own() {
     passes(&mut story, hold, C);
 }
 
-/// `A` re-enters its hold with a lease of this length, and releases both guards at second 0.5, before the chain's budget
-/// is spent.
+/// `A` re-enters its hold with a lease of this length, and releases both guards at second 0.5, before the chain's
+/// budget is spent.
 fn reentered_with(lease: Duration, answer: impl FnOnce(&mut Story, LeaseNumber)) -> (Story, HoldId) {
     let terms = budget(9, Duration::from_secs(60));
     let (mut story, id, hold) = line_of(1, &terms);
