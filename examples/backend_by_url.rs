@@ -1,13 +1,14 @@
 //! How do I choose the store by configuration?
 //!
-//! `LOCK_URL=memory:shop cargo run -p examples --bin backend_by_url`, or `LOCK_URL=redis://127.0.0.1:6379`.
+//! `LOCK_URL=sqlite:locks.db cargo run -p examples --bin backend_by_url`, or `LOCK_URL=redis://127.0.0.1:6379`.
 
 use lock_core::{Connectors, LockErrorKind, LockFactory};
 use std::{env, error::Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let connectors = Connectors::default().with(lock_fred::Redis); // add the connector of each backend
+    // Add the connector of each backend.
+    let connectors = Connectors::default().with(lock_fred::Redis).with(lock_sqlx::Sqlite);
     println!("known schemes: {}", connectors.schemes().join(", "));
 
     let url = env::var("LOCK_URL").unwrap_or_else(|_| "memory:".to_owned());

@@ -68,6 +68,11 @@ fn backend_by_url_reads_the_environment() {
     let redis = finish(example().env("LOCK_URL", server.url()));
     assert_eq!(redis.code, Some(0), "{redis:?}");
     assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"], "held there");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("locks.db");
+    let sqlite = finish(example().env("LOCK_URL", format!("sqlite:{}", file.display())));
+    assert_eq!(sqlite.code, Some(0), "{sqlite:?}");
+    assert!(file.exists());
 }
 
 #[test]

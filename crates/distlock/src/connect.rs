@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// Connects to a store and returns a lock factory with default options.
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
-/// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, and `memory:` for a single process. Call it
-/// once per process, and clone the factory; clones share its connections. For other options, use
-/// `LockFactory::builder(backend)`.
+/// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `sqlite:path` for the processes of one machine
+/// (feature `sqlite`), and `memory:` for a single process. Call it once per process, and clone the
+/// factory; clones share its connections. For other options, use `LockFactory::builder(backend)`.
 ///
 /// Each `connect("memory:")` creates a store of its own, so the locks of two such factories do not exclude each other.
 /// Factories that connect to `memory:name` share the store of that name within the process.
@@ -84,6 +84,8 @@ fn connectors() -> Connectors {
     let connectors = Connectors::default();
     #[cfg(any(feature = "fred", feature = "redis"))]
     let connectors = connectors.with(Redis);
+    #[cfg(feature = "sqlite")]
+    let connectors = connectors.with(lock_sqlx::Sqlite);
     connectors
 }
 
@@ -114,6 +116,7 @@ pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunL
     if is_in_memory(url) {
         return in_memory(url);
     }
+    check_ledger(url)?;
     let (store, ledger) = Redis.connect_with_ledger(url).await?;
     Ok((LockFactory::new(store), ledger))
 }
@@ -130,6 +133,7 @@ pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLe
     if is_in_memory(url) {
         return in_memory(url);
     }
+    check_ledger(url)?;
     let (store, ledger) = Redis.connect_with_ledger_lazy(url)?;
     Ok((LockFactory::new(store), ledger))
 }
@@ -137,6 +141,17 @@ pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLe
 #[cfg(any(feature = "fred", feature = "redis"))]
 fn is_in_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
+}
+
+/// Refuses the URL of a store that has locks, but no run ledger.
+#[cfg(any(feature = "fred", feature = "redis"))]
+fn check_ledger(url: &str) -> Result<(), LockError> {
+    match url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("sqlite")) {
+        true => Err(LockError::invalid_url(
+            "an SQLite file has no run ledger: use the URL of a Redis server for the scheduler",
+        )),
+        false => Ok(()),
+    }
 }
 
 #[cfg(any(feature = "fred", feature = "redis"))]
@@ -152,6 +167,16 @@ fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(any(feature = "fred", feature = "redis"))]
+    #[tokio::test]
+    async fn sqlite_has_no_ledger() {
+        let refused = [connect_with_ledger("sqlite:a.db").await, connect_with_ledger_lazy("SQLite:a.db")];
+        for refused in refused {
+            let text = refused.map(drop).unwrap_err().to_string();
+            assert!(text.contains("URL of a Redis server"), "{text}");
+        }
+    }
 
     #[test]
     fn schemes_of_redis_are_recognized_without_its_crates() {

@@ -138,6 +138,8 @@ pub mod names {
 /// Helpers shared by the crates of this workspace. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(feature = "__card-json")]
+    pub use crate::inspect::card_json::{MAX_CARD_BYTES, decode_card, encode_card};
     #[cfg(feature = "otel")]
     pub use crate::observer::otel::Instruments;
     pub use crate::{
@@ -147,7 +149,7 @@ pub mod __private {
         ids::Random,
         name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
         observer::event::notify_all,
-        store::{Counter as TokenCounter, LEAD as TOKEN_LEAD, Slot, draw as draw_tokens, expiry},
+        store::{Counter as TokenCounter, Held, LEAD as TOKEN_LEAD, Slot, draw as draw_tokens, expiry},
         sync::lock_raw as lock,
         time::Backoff,
         wake::wake_together,

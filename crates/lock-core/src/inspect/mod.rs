@@ -1,6 +1,8 @@
 //! The state of locks and of their store, as seen from outside: the holder and its process, the held locks, the health.
 
 mod card;
+#[cfg(feature = "__card-json")]
+pub(crate) mod card_json;
 mod queries;
 
 pub use card::ProcessCard;

@@ -61,8 +61,8 @@ impl LockFactory {
     /// writes.
     ///
     /// The call frees the *lease* that it finds. A process can hand its lease from task to task
-    /// ([`hand_off`](crate::LockOptions::hand_off), by default for at most 40 ms): the forced release then ends the hold
-    /// of the task that has the lease when the store executes it. This factory does not hand it off again. Another
+    /// ([`hand_off`](crate::LockOptions::hand_off), by default for at most 40 ms): the forced release then ends the
+    /// hold of the task that has the lease when the store executes it. This factory does not hand it off again. Another
     /// process learns of the forced release at its next renewal, and can hand the freed lease on until its budget of
     /// hand-offs is spent; these holds have smaller tokens than the next grant of the store.
     ///
@@ -94,8 +94,8 @@ impl LockFactory {
         let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
             return Ok(ForceReleaseOutcome::NotHeld);
         };
-        // If the hold is ours, its lease is not handed off any more: a later holder in this process would have a smaller
-        // token than a holder in another process that was granted in the meantime.
+        // If the hold is ours, its lease is not handed off any more: a later holder in this process would have a
+        // smaller token than a holder in another process that was granted in the meantime.
         self.handle().suspect(&name);
         let request = ForceReleaseRequest { name: self.handle().stored(&name), seen: lease.clone() };
         let freed = self.in_time(Applied::Unknown, self.handle().backend.force_release(request));

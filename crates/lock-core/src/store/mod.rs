@@ -38,16 +38,21 @@ use std::time::Duration;
 /// The record of one name in a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    held: Option<Held>,
-    counter: Option<Counter>,
+    /// The hold; `None` if the lock is free.
+    pub held: Option<Held>,
+    /// The fencing counter; `None` if it has expired.
+    pub counter: Option<Counter>,
 }
 
+/// A stored hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Held {
-    lease: LeaseId,
-    depth: u32,
+pub struct Held {
+    /// The holder.
+    pub lease: LeaseId,
+    /// The re-entrancy count.
+    pub depth: u32,
     /// Milliseconds since the epoch, as in Redis; the lease ends *after* this millisecond.
-    expires_ms: u64,
+    pub expires_ms: u64,
 }
 
 impl Slot {
@@ -197,8 +202,10 @@ pub const LEAD: u64 = 1000;
 /// The last token issued or reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Counter {
-    last: u64,
-    expires_ms: Option<u64>,
+    /// The last token.
+    pub last: u64,
+    /// The millisecond since the epoch after which it expires; `None` for never.
+    pub expires_ms: Option<u64>,
 }
 
 impl Counter {
@@ -213,10 +220,10 @@ impl Counter {
     }
 }
 
-/// Draws `first` and up to `reserve` further tokens. `retention` is the life of a new counter; without it, a new one does
-/// not expire. An existing one keeps its expiry, which the first grant in each eighth of the retention renews. A counter
-/// without an expiry keeps none: Redisson, which creates such counters, restarts a missing one at 1. The counter lasts
-/// at least until the clock has caught up with it.
+/// Draws `first` and up to `reserve` further tokens. `retention` is the life of a new counter; without it, a new one
+/// does not expire. An existing one keeps its expiry, which the first grant in each eighth of the retention renews. A
+/// counter without an expiry keeps none: Redisson, which creates such counters, restarts a missing one at 1. The
+/// counter lasts at least until the clock has caught up with it.
 pub fn draw(
     counter: &mut Option<Counter>,
     now: UtcTime,

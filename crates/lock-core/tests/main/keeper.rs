@@ -15,7 +15,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, LazyLock},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::runtime::{Builder, Runtime};
 

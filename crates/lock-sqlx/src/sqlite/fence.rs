@@ -1,0 +1,66 @@
+//! The check of a hold inside a transaction of the application.
+
+use super::SqliteBackend;
+use lock_core::Hold;
+use sqlx::SqliteConnection;
+
+/// The tokens of the last grant. The row stays at least as long as its lease.
+const LAST_GRANT: &str = "select first, last from distlock_lock where name = ?1";
+
+/// The reason why a transaction must be rolled back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// The hold has ended, or a newer one was granted.
+    #[error("the hold has ended, or a newer one was granted: roll back the transaction")]
+    Stale,
+    /// The database failed.
+    #[error("the hold could not be compared with the last grant: roll back the transaction")]
+    Failed(#[from] sqlx::Error),
+}
+
+impl SqliteBackend {
+    /// Checks in a transaction that the hold is the newest one of its lock, and [pins](Hold::pin) it. If this and the
+    /// commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed after a newer
+    /// holder's. Roll back on any error.
+    ///
+    /// The transaction must be in the file of the locks; in another file, SQLite does not commit both together. Begin it
+    /// with `pool.begin_with("begin immediate")`, and call this at its end. It keeps all locks of the file from being
+    /// granted or renewed until it ends, so it must take less than a third of the lease.
+    ///
+    /// ```
+    /// # use lock_core::LockFactory;
+    /// # use lock_sqlx::SqliteBackend;
+    /// # use sqlx::{Connection, sqlite::{SqliteConnectOptions, SqlitePool}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = folder.path().join("app.db");
+    /// let locks = LockFactory::new(SqliteBackend::connect(&format!("sqlite:{}", file.display())).await?);
+    /// let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(&file)).await?;
+    /// # sqlx::query("create table invoice (id integer, paid integer)").execute(&pool).await?;
+    /// let guard = locks.named("invoice:7")?.acquire().await?;
+    /// let mut tx = pool.begin_with("begin immediate").await?;
+    /// sqlx::query("update invoice set paid = 1 where id = 7").execute(&mut *tx).await?;
+    /// SqliteBackend::fence(&mut tx, &guard).await?; // an error rolls the transaction back
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// - [`FenceError::Stale`] if the hold has ended or a newer one was granted;
+    /// - [`FenceError::Failed`] if the database fails.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the transaction open. The caller must roll it back.
+    pub async fn fence(connection: &mut SqliteConnection, hold: &impl AsRef<Hold>) -> Result<(), FenceError> {
+        let hold = hold.as_ref();
+        let Some(stored) = hold.pinned() else { return Err(FenceError::Stale) };
+        let grant: Option<(i64, Option<i64>)> =
+            sqlx::query_as(LAST_GRANT).bind(stored.as_str()).fetch_optional(connection).await?;
+        let token = hold.fencing_token().as_i64();
+        match grant {
+            Some((first, Some(last))) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
+            _ => Err(FenceError::Stale),
+        }
+    }
+}

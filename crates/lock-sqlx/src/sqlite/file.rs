@@ -1,0 +1,279 @@
+//! The file: its URL, the checks and the tables when it is opened, and whether it is still the same.
+
+use super::error::{failed, is_busy};
+use lock_core::{
+    LockError,
+    backend::{Applied, BackendError, BackendErrorKind},
+};
+use sqlx::{
+    ConnectOptions, Connection, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// The time that a statement waits for another process's transaction. It is below the default timeout of a request.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The number of attempts to open a file that other processes are creating, and the pause between them.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The oldest version with the operator `->>`.
+const OLDEST_SQLITE: (u32, u32) = (3, 38);
+
+/// The version of the tables.
+const SCHEMA_VERSION: i64 = 1;
+
+/// Creates the tables. `expires_ms` and `keep_ms` are milliseconds since 1970; a lease and a counter end after theirs.
+const SCHEMA: &str = "
+begin immediate;
+create table if not exists distlock_meta (version integer not null);
+insert into distlock_meta (version) select ?1 where not exists (select 1 from distlock_meta);
+create table if not exists distlock_lock (
+    name text primary key,
+    lease text, -- null if the lock is free
+    depth integer not null,
+    expires_ms integer not null,
+    first integer not null, -- the first token of the last grant
+    last integer, -- the last token; null if the counter has expired
+    keep_ms integer, -- the end of the counter; null for no end
+    freed integer not null -- grows with each release that wakes waiters
+) without rowid;
+create index if not exists distlock_lock_keep on distlock_lock (keep_ms);
+create table if not exists distlock_card (
+    process text primary key,
+    card text not null,
+    expires_ms integer not null
+) without rowid;
+commit";
+
+const LOOK: &str = "select sqlite_version(), (select max(version) from distlock_meta)";
+
+/// The file that a URL names.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    path: PathBuf,
+    synchronous: SqliteSynchronous,
+}
+
+/// A connection to the file.
+pub(super) struct Open {
+    pub(super) connection: SqliteConnection,
+    identity: Option<Identity>,
+}
+
+impl Place {
+    /// Parses a URL: `sqlite:path`, `sqlite://path` or `sqlite:path?synchronous=full`.
+    pub(super) fn parse(url: &str) -> Result<Self, LockError> {
+        let rest = url.strip_prefix("sqlite:").unwrap_or(url);
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        if path.is_empty() || path == ":memory:" {
+            return Err(LockError::invalid_url(
+                "an sqlite URL names a file, for example `sqlite:locks.db`; for locks in memory, write `memory:`",
+            ));
+        }
+        let mut synchronous = SqliteSynchronous::Normal;
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            synchronous = match parameter {
+                "synchronous=normal" => SqliteSynchronous::Normal,
+                "synchronous=full" => SqliteSynchronous::Full,
+                _ => {
+                    return Err(LockError::invalid_url(
+                        "an sqlite URL has one parameter, `synchronous=normal` or `synchronous=full`",
+                    ));
+                }
+            };
+        }
+        let path = decoded(path).ok_or_else(|| {
+            LockError::invalid_url(
+                "the path of an sqlite URL has a `%` that does not begin an escape: write `%25`",
+            )
+        })?;
+        let path = std::path::absolute(path)
+            .map_err(|error| LockError::invalid_url(format!("the path cannot be resolved: {error}")))?;
+        Ok(Self { path, synchronous })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file, and creates it and its tables if they are missing.
+    pub(super) async fn open(&self) -> Result<Open, BackendError> {
+        self.refuse_network()?;
+        let mut attempts = 1;
+        let mut connection = loop {
+            match self.connect().await {
+                Ok(connection) => break connection,
+                Err(error) if is_busy(&error) && attempts < ATTEMPTS => attempts += 1,
+                Err(error) => return Err(failed("open or create the tables", Applied::No, error)),
+            }
+            sleep(PAUSE).await;
+        };
+        let looked = sqlx::query_as(LOOK).fetch_one(&mut connection).await;
+        let (sqlite, schema) = looked.map_err(|error| failed("read the version", Applied::No, error))?;
+        check_versions(sqlite, schema)?;
+        Ok(Open { connection, identity: Identity::of(&self.path) })
+    }
+
+    async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(&self.path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(self.synchronous)
+            .busy_timeout(BUSY_TIMEOUT)
+            .disable_statement_logging();
+        let mut connection = SqliteConnection::connect_with(&options).await?;
+        sqlx::query(SCHEMA).bind(SCHEMA_VERSION).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// SQLite's write-ahead log needs memory that all processes share, and locks that the file system enforces.
+    #[cfg(target_os = "linux")]
+    fn refuse_network(&self) -> Result<(), BackendError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let Ok(system) = rustix::fs::statfs(folder) else { return Ok(()) };
+        // From `linux/magic.h`: NFS, SMB, SMB2, CIFS, 9P (also of WSL), AFS, Ceph, OCFS2, GFS2, Lustre.
+        const NETWORK: [u32; 10] = [
+            0x6969,
+            0x517B,
+            0xFE53_4D42,
+            0xFF53_4D42,
+            0x0102_1997,
+            0x5346_414F,
+            0x00C3_6400,
+            0x7461_636F,
+            0x0116_1970,
+            0x0BD0_0BD0,
+        ];
+        // The field has 32 significant bits, in a type that depends on the architecture.
+        let kind = (system.f_type as u64 & 0xffff_ffff) as u32;
+        if NETWORK.contains(&kind) {
+            return Err(misconfigured(
+                "the sqlite file is on a network file system, where its locks do not exclude: use a local disk, or \
+                 another store for several machines",
+            ));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn refuse_network(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Returns `true` if the path still leads to the file that was opened.
+    pub(super) fn is_still(&self, open: &Open) -> bool {
+        open.identity == Identity::of(&self.path)
+    }
+}
+
+fn check_versions(sqlite: String, schema: i64) -> Result<(), BackendError> {
+    let mut numbers = sqlite.split('.').map(|number| number.parse().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < OLDEST_SQLITE {
+        let (major, minor) = OLDEST_SQLITE;
+        return Err(misconfigured(format!(
+            "SQLite {sqlite} is too old: locks need {major}.{minor} or later; the feature `sqlite` includes one"
+        )));
+    }
+    if schema > SCHEMA_VERSION {
+        return Err(misconfigured(format!(
+            "the tables have version {schema}, and this program knows {SCHEMA_VERSION}: update the program"
+        )));
+    }
+    Ok(())
+}
+
+fn misconfigured(message: impl Into<String>) -> BackendError {
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
+}
+
+/// Decodes the `%` escapes of a path.
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let (byte, after) = match first {
+            b'%' => {
+                let (digits, after) = after.split_at_checked(2)?;
+                (u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?, after)
+            }
+            byte => (byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Tells a file from one that takes its place.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    #[cfg(unix)]
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let data = fs::metadata(path).ok()?;
+        Some(Self { device: data.dev(), inode: data.ino() })
+    }
+
+    /// Elsewhere, an open file cannot be replaced.
+    #[cfg(not(unix))]
+    fn of(path: &Path) -> Option<Self> {
+        fs::exists(path).ok()?.then_some(Self { device: 0, inode: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_a_file_and_its_durability() {
+        for (url, path, synchronous) in [
+            ("sqlite:/a/b.db", "/a/b.db", SqliteSynchronous::Normal),
+            ("sqlite:///a/b.db?synchronous=full", "/a/b.db", SqliteSynchronous::Full),
+            ("sqlite:/a/%23%C3%A9.db?synchronous=normal", "/a/#é.db", SqliteSynchronous::Normal),
+        ] {
+            let place = Place::parse(url).unwrap();
+            assert_eq!(place.path(), Path::new(path));
+            assert_eq!(format!("{:?}", place.synchronous), format!("{synchronous:?}"), "{url}");
+        }
+        assert!(Place::parse("sqlite:locks.db").unwrap().path().is_absolute());
+    }
+
+    #[test]
+    fn unusable_urls_have_a_remedy() {
+        for (url, remedy) in [
+            ("sqlite:", "sqlite:locks.db"),
+            ("sqlite::memory:", "memory:"),
+            ("sqlite:a.db?mode=ro", "synchronous=full"),
+            ("sqlite:100%.db", "%25"),
+        ] {
+            let error = Place::parse(url).unwrap_err().to_string();
+            assert!(error.contains(remedy), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(check_versions("3.38.0".to_owned(), 1).is_ok());
+        assert!(check_versions("3.100.1".to_owned(), 1).is_ok());
+        for (sqlite, schema, says) in [("3.9.2", 1, "too old"), ("3.50.0", 2, "update the program")] {
+            let error = check_versions(sqlite.to_owned(), schema).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! The task that has the connection: it executes the requests that have arrived together in one transaction, and looks
+//! for releases by other processes.
+
+use super::{
+    directory,
+    error::{failed, is_busy},
+    file::{Open, Place},
+    row::{Row, Stored, millis},
+};
+use lock_core::{
+    LockName, Worker,
+    backend::{
+        Applied, BackendError, ForceReleaseRequest, ForceReleased, Inspected, MissedWakes, Outcome,
+        ProcessId, Reply, Submission, SubscriptionRegistry,
+    },
+    clock::UtcTime,
+    inspect::{ListLimits, Listing},
+};
+use serde_json::{Value, json};
+use sqlx::SqliteConnection;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
+
+/// The maximum number of requests in a transaction.
+const MAX_BATCH: usize = 256;
+
+/// The interval at which the file is checked for releases by other processes, while a task of this one waits.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The number of transactions after which expired rows are deleted, and the number of rows that are deleted then.
+const SWEEP_EVERY: u32 = 64;
+const SWEEP_ROWS: i64 = 100;
+
+/// Begins a transaction as the file's writer, and reads the rows of these names, a JSON array.
+const BEGIN: &str = "
+begin immediate;
+select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock_lock
+where name in (select value from json_each(?1))";
+
+/// Writes rows, a JSON array of arrays, and commits.
+const WRITE: &str = "
+insert into distlock_lock (name, lease, depth, expires_ms, first, last, keep_ms, freed)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
+from json_each(?1) where true
+on conflict (name) do update set
+    lease = excluded.lease, depth = excluded.depth, expires_ms = excluded.expires_ms, first = excluded.first,
+    last = excluded.last, keep_ms = excluded.keep_ms, freed = excluded.freed;
+commit";
+
+const READ: &str = "
+select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock_lock where name = ?1";
+
+const FREED: &str = "select name, freed from distlock_lock where name in (select value from json_each(?1))";
+
+/// Deletes free rows whose counters have expired.
+const SWEEP: &str = "
+delete from distlock_lock where name in (
+    select name from distlock_lock where keep_ms < ?1 and (lease is null or expires_ms < ?1) limit ?2
+)";
+
+/// The sender of an answer.
+pub(super) type Ask<T> = oneshot::Sender<Result<T, BackendError>>;
+
+/// A request to the task.
+pub(super) enum Job {
+    Lease(Submission),
+    Force(ForceReleaseRequest, Ask<Reply<ForceReleased>>),
+    Inspect(LockName, Ask<Reply<Inspected>>),
+    /// Reports the releases of this name from now on.
+    Watch(LockName, Ask<()>),
+    WriteCard {
+        process: ProcessId,
+        card: String,
+        ttl: Duration,
+        reply: Ask<()>,
+    },
+    RemoveCard(ProcessId, Ask<()>),
+    ReadCard(ProcessId, Ask<Option<String>>),
+    List {
+        prefix: String,
+        limits: ListLimits,
+        reply: Ask<Listing>,
+    },
+}
+
+/// A request that changes a lock.
+enum Change {
+    Lease(Submission),
+    Force(ForceReleaseRequest, Ask<Reply<ForceReleased>>),
+}
+
+/// A request with its outcome, which counts once the transaction is committed.
+enum Done {
+    Lease(Submission, Outcome),
+    Force(Ask<Reply<ForceReleased>>, ForceReleased),
+}
+
+impl Change {
+    fn name(&self) -> &LockName {
+        match self {
+            Self::Lease(submission) => submission.operation().name(),
+            Self::Force(request, _) => &request.name,
+        }
+    }
+
+    fn apply(self, now: UtcTime, row: &mut Row) -> Done {
+        match self {
+            Self::Lease(submission) => {
+                let outcome = row.apply(now, submission.operation());
+                Done::Lease(submission, outcome)
+            }
+            Self::Force(request, reply) => Done::Force(reply, row.force_release(now, &request)),
+        }
+    }
+
+    fn fail(self, error: BackendError) {
+        match self {
+            Self::Lease(submission) => submission.complete(Err(error)),
+            Self::Force(_, reply) => answer(reply, Err(error)),
+        }
+    }
+}
+
+impl Done {
+    fn report(self, now: UtcTime) {
+        match self {
+            Self::Lease(submission, outcome) => submission.complete(Ok(Reply::new(now, outcome))),
+            Self::Force(reply, outcome) => answer(reply, Ok(Reply::new(now, outcome))),
+        }
+    }
+
+    fn fail(self, error: BackendError) {
+        match self {
+            Self::Lease(submission, _) => submission.complete(Err(error)),
+            Self::Force(reply, _) => answer(reply, Err(error)),
+        }
+    }
+}
+
+pub(super) struct Task {
+    place: Place,
+    open: Option<Open>,
+    watchers: Arc<SubscriptionRegistry>,
+    /// The last release of each watched name that was reported.
+    reported: HashMap<LockName, i64>,
+    /// SQLite's number for the contents of the file. Only other connections change it.
+    version: i64,
+    transactions: u32,
+    /// Keeps the thread of this task running.
+    _keeper: Worker,
+}
+
+impl Task {
+    pub(super) fn new(
+        place: Place,
+        open: Option<Open>,
+        watchers: Arc<SubscriptionRegistry>,
+        keeper: Worker,
+    ) -> Self {
+        let reported = HashMap::new();
+        Self { place, open, watchers, reported, version: 0, transactions: 0, _keeper: keeper }
+    }
+
+    /// Serves the queue until the store is dropped.
+    pub(super) async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Job>) {
+        let mut jobs = Vec::new();
+        loop {
+            let is_watching = self.open.is_some() && !self.watchers.is_empty();
+            tokio::select! {
+                biased;
+                taken = queue.recv_many(&mut jobs, MAX_BATCH) => match taken {
+                    0 => return,
+                    _ => self.serve(jobs.drain(..)).await,
+                },
+                () = sleep(LOOK), if is_watching => self.look().await,
+            }
+        }
+    }
+
+    async fn serve(&mut self, jobs: impl Iterator<Item = Job>) {
+        let (mut changes, mut others) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match job {
+                // Its caller has given up.
+                Job::Lease(submission) if !submission.is_wanted() => {}
+                Job::Lease(submission) => changes.push(Change::Lease(submission)),
+                Job::Force(request, reply) => changes.push(Change::Force(request, reply)),
+                other => others.push(other),
+            }
+        }
+        if !changes.is_empty() {
+            self.change(changes).await;
+        }
+        for job in others {
+            self.answer(job).await;
+        }
+    }
+
+    /// Returns the connection, and opens it if necessary.
+    async fn connection(&mut self) -> Result<&mut SqliteConnection, BackendError> {
+        if self.open.as_ref().is_some_and(|open| !self.place.is_still(open)) {
+            tracing::warn!(file = %self.place.path().display(), "sqlite file of locks replaced, opening it again");
+            self.open = None;
+            self.watchers.server_restarted();
+        }
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let open = self.place.open().await?;
+                self.watchers.wake_all(MissedWakes::Reconnected);
+                open
+            }
+        };
+        Ok(&mut self.open.insert(open).connection)
+    }
+
+    /// Executes requests in one transaction, in their order.
+    async fn change(&mut self, changes: Vec<Change>) {
+        let mut rows = match self.begin(&changes).await {
+            Ok(rows) => rows,
+            Err(error) => return changes.into_iter().for_each(|change| change.fail(error.clone())),
+        };
+        // Read while the transaction has the write lock, so no process reads an earlier time after it.
+        let now = UtcTime::from(SystemTime::now());
+        let mut done = Vec::with_capacity(changes.len());
+        for change in changes {
+            match rows.of(change.name()) {
+                Ok(row) => done.push(change.apply(now, row)),
+                Err(error) => change.fail(error),
+            }
+        }
+        let (written, freed) = rows.changed();
+        if written.is_empty() {
+            done.into_iter().for_each(|done| done.report(now));
+            return self.roll_back().await;
+        }
+        if let Err(error) = self.write(written).await {
+            done.into_iter().for_each(|done| done.fail(error.clone()));
+            return self.roll_back().await;
+        }
+        done.into_iter().for_each(|done| done.report(now));
+        for (name, freed) in freed {
+            self.reported.entry(name.clone()).and_modify(|reported| *reported = freed);
+            self.watchers.released(&name);
+        }
+        self.transactions = self.transactions.wrapping_add(1);
+        if self.transactions.is_multiple_of(SWEEP_EVERY) {
+            self.sweep(now).await;
+        }
+    }
+
+    /// Begins a transaction, and reads the rows of the requests.
+    async fn begin(&mut self, changes: &[Change]) -> Result<Rows, BackendError> {
+        let names: BTreeSet<_> = changes.iter().map(|change| change.name().clone()).collect();
+        let connection = self.connection().await?;
+        match sqlx::query_as(BEGIN).bind(as_json(&names)).fetch_all(connection).await {
+            Ok(stored) => Ok(Rows::read(&names, stored)),
+            Err(error) => {
+                if !is_busy(&error) {
+                    self.roll_back().await;
+                }
+                Err(failed("begin a transaction", Applied::No, error))
+            }
+        }
+    }
+
+    async fn write(&mut self, rows: Vec<Value>) -> Result<(), BackendError> {
+        let connection = self.connection().await?;
+        let write = sqlx::query(WRITE).bind(Value::from(rows).to_string()).execute(connection).await;
+        write.map(drop).map_err(|error| failed("commit a transaction", Applied::Unknown, error))
+    }
+
+    /// Ends the transaction without its changes. If that fails, the connection is closed, which does the same.
+    async fn roll_back(&mut self) {
+        if let Some(open) = &mut self.open
+            && sqlx::raw_sql("rollback").execute(&mut open.connection).await.is_err()
+        {
+            self.open = None;
+        }
+    }
+
+    /// Deletes expired rows. If that fails, the next sweep does it.
+    async fn sweep(&mut self, now: UtcTime) {
+        if let Some(open) = &mut self.open {
+            let sweep = sqlx::query(SWEEP).bind(millis(now)).bind(SWEEP_ROWS);
+            if let Err(error) = sweep.execute(&mut open.connection).await {
+                tracing::debug!(%error, "failed to delete expired rows of the sqlite file");
+            }
+        }
+    }
+
+    /// Reports the releases of other processes.
+    async fn look(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let version = sqlx::query_scalar("pragma data_version").fetch_one(&mut open.connection).await;
+        // If it fails, the next request reports the error.
+        if version.as_ref().is_ok_and(|version| *version != self.version) {
+            self.version = version.unwrap_or_default();
+            let names: BTreeSet<_> = self.watchers.names().into_iter().collect();
+            self.reported.retain(|name, _| names.contains(name));
+            for (name, freed) in self.freed(&names).await.unwrap_or_default() {
+                let before = self.reported.insert(name.clone(), freed);
+                if before.is_some_and(|before| before < freed) {
+                    self.watchers.released(&name);
+                }
+            }
+        }
+    }
+
+    /// Returns the last releases of the names that have a row.
+    async fn freed(&mut self, names: &BTreeSet<LockName>) -> Result<Vec<(LockName, i64)>, BackendError> {
+        let read = sqlx::query_as::<_, (String, i64)>(FREED).bind(as_json(names));
+        let rows = read.fetch_all(self.connection().await?).await;
+        let rows = rows.map_err(|error| failed("look for releases", Applied::No, error))?;
+        let freed: HashMap<_, _> = rows.into_iter().collect();
+        let of = |name: &LockName| Some((name.clone(), *freed.get(name.as_str())?));
+        Ok(names.iter().filter_map(of).collect())
+    }
+
+    /// Answers a request that changes no lock.
+    async fn answer(&mut self, job: Job) {
+        match job {
+            Job::Lease(_) | Job::Force(..) => {}
+            Job::Inspect(name, reply) => answer(reply, self.inspect(name).await),
+            Job::Watch(name, reply) => answer(reply, self.watch(name).await),
+            Job::WriteCard { process, card, ttl, reply } => match self.connection().await {
+                Ok(connection) => {
+                    answer(reply, directory::write_card(connection, process, card, ttl).await);
+                }
+                Err(error) => answer(reply, Err(error)),
+            },
+            Job::RemoveCard(process, reply) => match self.connection().await {
+                Ok(connection) => answer(reply, directory::remove_card(connection, process).await),
+                Err(error) => answer(reply, Err(error)),
+            },
+            Job::ReadCard(process, reply) => match self.connection().await {
+                Ok(connection) => answer(reply, directory::read_card(connection, process).await),
+                Err(error) => answer(reply, Err(error)),
+            },
+            Job::List { prefix, limits, reply } => match self.connection().await {
+                Ok(connection) => answer(reply, directory::list(connection, prefix, limits).await),
+                Err(error) => answer(reply, Err(error)),
+            },
+        }
+    }
+
+    async fn inspect(&mut self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let read = sqlx::query_as(READ).bind(name.as_str()).fetch_optional(self.connection().await?).await;
+        let stored: Option<Stored> = read.map_err(|error| failed("read a lock", Applied::No, error))?;
+        let row = stored.map_or(Ok(Row::default()), |stored| stored.row())?;
+        let now = UtcTime::from(SystemTime::now());
+        Ok(Reply::new(now, row.inspect(now)))
+    }
+
+    async fn watch(&mut self, name: LockName) -> Result<(), BackendError> {
+        let names = BTreeSet::from([name.clone()]);
+        let freed = self.freed(&names).await?.first().map_or(0, |(_, freed)| *freed);
+        self.reported.insert(name, freed);
+        Ok(())
+    }
+}
+
+/// The rows of a transaction, as they were and as they will be.
+struct Rows(HashMap<LockName, Result<(Row, Row), BackendError>>);
+
+impl Rows {
+    /// Reads the rows of these names. A name without a row is free.
+    fn read(names: &BTreeSet<LockName>, stored: Vec<Stored>) -> Self {
+        let stored: HashMap<_, _> = stored.iter().map(|stored| (stored.name.as_str(), stored)).collect();
+        let row = |name: &LockName| {
+            let row = stored.get(name.as_str()).map_or(Ok(Row::default()), |stored| stored.row());
+            (name.clone(), row.map(|row| (row.clone(), row)))
+        };
+        Self(names.iter().map(row).collect())
+    }
+
+    fn of(&mut self, name: &LockName) -> Result<&mut Row, BackendError> {
+        match self.0.entry(name.clone()).or_insert_with(|| Ok(Default::default())) {
+            Ok((_, row)) => Ok(row),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Returns the columns of the rows that have changed, and the names whose release wakes waiters.
+    fn changed(&self) -> (Vec<Value>, Vec<(LockName, i64)>) {
+        let (mut written, mut freed) = (Vec::new(), Vec::new());
+        for (name, row) in &self.0 {
+            let Ok((before, after)) = row else { continue };
+            if before != after {
+                written.push(after.columns(name.as_str()));
+            }
+            if before.freed() != after.freed() {
+                freed.push((name.clone(), after.freed()));
+            }
+        }
+        (written, freed)
+    }
+}
+
+/// Returns the names as a JSON array.
+fn as_json(names: &BTreeSet<LockName>) -> String {
+    json!(names.iter().map(LockName::as_str).collect::<Vec<_>>()).to_string()
+}
+
+/// Sends an answer. Its caller may have given up.
+fn answer<T>(reply: Ask<T>, result: Result<T, BackendError>) {
+    let _ = reply.send(result);
+}

@@ -1,0 +1,132 @@
+//! Files that cannot be used, and files that change while locks are held.
+
+use crate::support::LockFile;
+use lock_core::{LockErrorKind, LockFactory, LostReason};
+use lock_sqlx::SqliteBackend;
+use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+use std::{fs, time::Duration};
+
+async fn raw(file: &LockFile) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(file.path()).connect().await.unwrap()
+}
+
+async fn refusal(url: &str) -> (LockErrorKind, String) {
+    let error = SqliteBackend::connect(url).await.unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    (error.kind(), format!("{error} {source}"))
+}
+
+#[tokio::test]
+async fn file_in_a_missing_folder_is_refused() {
+    let file = LockFile::new();
+    let url = format!("sqlite:{}/missing/locks.db", file.path().parent().unwrap().display());
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, LockErrorKind::Backend);
+    assert!(text.contains("check that its folder exists"), "{text}");
+}
+
+#[tokio::test]
+async fn file_that_is_no_database_is_refused() {
+    let file = LockFile::new();
+    fs::write(file.path(), "no database, but long enough for the header of one".repeat(100)).unwrap();
+    let (kind, text) = refusal(&file.url()).await;
+    assert_eq!(kind, LockErrorKind::Backend);
+    assert!(text.contains("no SQLite database"), "{text}");
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_version_are_refused() {
+    let file = LockFile::new();
+    drop(file.client().await);
+    sqlx::query("update distlock_meta set version = 2").execute(&mut raw(&file).await).await.unwrap();
+    let (kind, text) = refusal(&file.url()).await;
+    assert_eq!(kind, LockErrorKind::Backend);
+    assert!(text.contains("update the program"), "{text}");
+}
+
+#[tokio::test]
+async fn row_of_another_program_is_refused_and_no_other() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    sqlx::query("insert into distlock_lock values ('x', 'somebody', 1, 9999999999999, 1, 1, null, 0)")
+        .execute(&mut raw(&file).await)
+        .await
+        .unwrap();
+    let error = locks.named("x").unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Backend);
+    let guard = locks.named("y").unwrap().acquire().await.unwrap();
+    assert!(guard.release().await.unwrap().was_held());
+}
+
+/// Another program writes for longer than a request waits: acquires wait it out, holds survive it.
+#[tokio::test]
+async fn long_transaction_of_the_application_delays_and_loses_nothing() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let held = locks.named("held").unwrap().acquire().await.unwrap();
+    let mut application = raw(&file).await;
+    let transaction = application.begin_with("begin immediate").await.unwrap();
+    let lock = locks.named("x").unwrap();
+    let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("keep write transactions"), "{source}");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    transaction.rollback().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().release().await.unwrap().was_held());
+    assert!(held.is_held());
+}
+
+#[tokio::test]
+async fn lazy_store_connects_once_the_folder_exists() {
+    let file = LockFile::new();
+    let folder = file.path().parent().unwrap().join("later");
+    let locks = LockFactory::new(
+        SqliteBackend::connect_lazy(&format!("sqlite:{}/locks.db", folder.display())).unwrap(),
+    );
+    let lock = locks.named("x").unwrap();
+    assert_eq!(lock.try_acquire().await.unwrap_err().kind(), LockErrorKind::Backend);
+    fs::create_dir(folder).unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn replaced_file_ends_the_holds_of_the_old_one() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    for ending in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{ending}", file.path().display()));
+    }
+    let others = file.locks().await;
+    let other = others.named("x").unwrap().acquire().await.unwrap();
+    assert!(other.fencing_token() > guard.fencing_token());
+    // Any request notices it.
+    drop(locks.named("y").unwrap().acquire().await.unwrap());
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert!(other.is_held());
+}
+
+#[tokio::test]
+async fn expired_rows_are_deleted() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let keep = lock_core::LockOptions::default().retention(lock_core::Retention::For(Duration::from_secs(1)));
+    let cycle = |name: String| {
+        let lock = locks.named(name).unwrap().with_options(keep).unwrap();
+        async move { lock.acquire().await.unwrap().release().await.unwrap() }
+    };
+    for number in 0..300 {
+        cycle(format!("order:{number}")).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    for _ in 0..200 {
+        cycle("another".to_owned()).await;
+    }
+    let rows: i64 = sqlx::query_scalar("select count(*) from distlock_lock")
+        .fetch_one(&mut raw(&file).await)
+        .await
+        .unwrap();
+    assert!(rows < 50, "{rows} of 300 rows are still there");
+}

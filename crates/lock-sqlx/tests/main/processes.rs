@@ -1,0 +1,147 @@
+//! Several processes on one file: this program runs its tests again as their children.
+
+use crate::support::LockFile;
+use lock_core::{FencingToken, Lock, LockFactory, LockOptions};
+use lock_sqlx::SqliteBackend;
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::Duration,
+};
+
+/// The URL of the file, in the environment of a child.
+const URL: &str = "LOCK_SQLX_TEST_URL";
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs `body` if this process is a child.
+async fn as_child<F: Future<Output = ()>>(body: impl FnOnce(Lock) -> F) -> bool {
+    let Some(url) = env::var(URL).ok() else { return false };
+    let locks = LockFactory::new(SqliteBackend::connect(&url).await.unwrap());
+    body(locks.named("shared").unwrap()).await;
+    locks.shutdown().await;
+    true
+}
+
+/// A child that runs the same test.
+struct Other {
+    child: Child,
+    orders: ChildStdin,
+    says: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Other {
+    fn of(test: &str, file: &LockFile) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(URL, file.url())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, orders, says }
+    }
+
+    /// Waits until the child has the lock, and returns its token.
+    fn token(&mut self) -> FencingToken {
+        let token = self.says.find_map(|line| line.unwrap().strip_prefix("token ")?.parse().ok());
+        FencingToken::new(token.expect("the child has the lock"))
+    }
+
+    fn go_on(&mut self) {
+        self.orders.write_all(b"go on\n").unwrap();
+    }
+
+    fn end(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reports the token of a hold, and waits for an order.
+async fn report(token: FencingToken) {
+    println!("\ntoken {token}");
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await.unwrap();
+}
+
+#[tokio::test]
+async fn release_wakes_a_waiter_of_another_process() {
+    let hold = |lock: Lock| async move {
+        let guard = lock.acquire().await.unwrap();
+        report(guard.fencing_token()).await;
+        assert!(guard.release().await.unwrap().was_held());
+    };
+    if as_child(hold).await {
+        return;
+    }
+    let file = LockFile::new();
+    let mut other = Other::of("processes::release_wakes_a_waiter_of_another_process", &file);
+    let token = other.token();
+    let locks = file.locks().await;
+    let lock = locks.named("shared").unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire_timeout(PATIENCE).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished(), "the other process has the lock");
+    other.go_on();
+    // Without a wake-up, it would wait until the lease of 30 s ends.
+    assert!(waiting.await.unwrap().unwrap().fencing_token() > token);
+    other.end();
+}
+
+#[tokio::test]
+async fn lock_of_a_killed_process_is_free_when_its_lease_ends() {
+    let hold = |lock: Lock| async move {
+        let lock = lock.with_options(LockOptions::default().lease(Duration::from_secs(2))).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        report(guard.fencing_token()).await;
+    };
+    if as_child(hold).await {
+        return;
+    }
+    let file = LockFile::new();
+    let mut other = Other::of("processes::lock_of_a_killed_process_is_free_when_its_lease_ends", &file);
+    let token = other.token();
+    let locks = file.locks().await;
+    let lock = locks.named("shared").unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    other.child.kill().unwrap();
+    let guard = lock.acquire_timeout(PATIENCE).await.unwrap();
+    assert!(guard.fencing_token() > token);
+}
+
+/// Each process adds to a number in a file, which is no atomic operation.
+#[tokio::test]
+async fn processes_exclude_one_another() {
+    const PROCESSES: u64 = 4;
+    const ROUNDS: u64 = 50;
+    let add = |lock: Lock| async move {
+        let path = env::var("LOCK_SQLX_TEST_URL").unwrap().replace("sqlite:", "") + ".number";
+        for _ in 0..ROUNDS {
+            let guard = lock.acquire().await.unwrap();
+            let number: u64 = fs::read_to_string(&path).unwrap().parse().unwrap();
+            tokio::task::yield_now().await;
+            fs::write(&path, (number + 1).to_string()).unwrap();
+            assert!(guard.release().await.unwrap().was_held());
+        }
+    };
+    if as_child(add).await {
+        return;
+    }
+    let file = LockFile::new();
+    let number = format!("{}.number", file.path().display());
+    fs::write(&number, "0").unwrap();
+    let others: Vec<_> =
+        (0..PROCESSES).map(|_| Other::of("processes::processes_exclude_one_another", &file)).collect();
+    tokio::task::spawn_blocking(|| others.into_iter().for_each(Other::end)).await.unwrap();
+    assert_eq!(fs::read_to_string(number).unwrap(), (PROCESSES * ROUNDS).to_string());
+}
