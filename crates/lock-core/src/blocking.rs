@@ -101,7 +101,8 @@ impl LockGuard {
     /// ```
     ///
     /// # Errors
-    /// Same as [`release`](Self::release). With [`LockErrorKind::AsyncContext`], the lock is released as if the guard had been dropped.
+    /// Same as [`release`](Self::release). With [`LockErrorKind::AsyncContext`], the lock is released as if the guard
+    /// had been dropped.
     ///
     /// # Panics
     /// Same as [`Lock::acquire_blocking`]. The lock is then released as if the guard had been dropped.

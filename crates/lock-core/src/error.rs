@@ -60,8 +60,8 @@ pub enum LockErrorKind {
     /// the factory are those of the other process. Make a factory after the fork.
     Forked,
     /// There is no runtime for background work: the keeper's thread cannot be started, the given
-    /// [`Worker`](crate::Worker)'s runtime has ended or has no timer, or a factory with its own clock is used outside of
-    /// a runtime. (A missing timer is detected by catching a panic, so the panic message is printed; under
+    /// [`Worker`](crate::Worker)'s runtime has ended or has no timer, or a factory with its own clock is used outside
+    /// of a runtime. (A missing timer is detected by catching a panic, so the panic message is printed; under
     /// `panic = "abort"` the process aborts.)
     NoRuntime,
     /// A blocking call was made from a tokio task. It would block a thread that other tasks need.

@@ -197,8 +197,8 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Disables this process's card. [`inspect`](LockFactory::inspect) calls in other processes will then no longer show
-    /// which process holds a lock. Nothing else changes.
+    /// Disables this process's card. [`inspect`](LockFactory::inspect) calls in other processes will then no longer
+    /// show which process holds a lock. Nothing else changes.
     ///
     /// When the card is enabled, the store holds this process's host, process id, program and version (in Redis, for
     /// example, under `distlock:process:<process id>`). The card is written in the background, half a second after the

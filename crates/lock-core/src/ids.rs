@@ -51,8 +51,8 @@ impl fmt::Debug for ProcessId {
 
 /// The part of a lease id that is drawn for every acquire, when it is sent: 63 random bits from the operating system.
 ///
-/// It is neither counted nor drawn ahead: a cloned virtual machine or a forked process would continue with the same UUID
-/// and the same numbers, find "its own" lease in the store, and be granted a lock that its twin holds.
+/// It is neither counted nor drawn ahead: a cloned virtual machine or a forked process would continue with the same
+/// UUID and the same numbers, find "its own" lease in the store, and be granted a lock that its twin holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LeaseNumber(u64);
 

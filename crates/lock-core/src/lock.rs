@@ -24,8 +24,8 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// [`LockOptions::hand_off`].
 ///
 /// Between processes the store decides: the first request after a release wins. Processes that contend for a lock at
-/// similar distances from the store usually take turns: those that had the lock more recently delay their requests by up
-/// to 5 ms. This order is not guaranteed.
+/// similar distances from the store usually take turns: those that had the lock more recently delay their requests by
+/// up to 5 ms. This order is not guaranteed.
 ///
 /// # Exclusion
 /// Every acquisition has its own owner, so acquiring a lock twice in one task waits forever, as with

@@ -76,8 +76,8 @@ impl MemoryBackend {
         Self { inner: Arc::new(Inner { clock, slots, watchers, cards }) }
     }
 
-    /// Applies a rule to the record of a name, with the time and the age of the data. For quorums, whose nodes have rules of
-    /// their own.
+    /// Applies a rule to the record of a name, with the time and the age of the data. For quorums, whose nodes have
+    /// rules of their own.
     #[doc(hidden)]
     pub fn apply<R>(&self, name: &LockName, rule: impl FnOnce(&mut Slot, UtcTime, Duration) -> R) -> R {
         let (mut slots, now) = self.inner.slots();

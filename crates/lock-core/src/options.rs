@@ -131,8 +131,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets the longest time between two attempts of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
-    /// waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
+    /// Sets the longest time between two attempts of a waiting acquire; 30 s by default, at least 10 ms. A release
+    /// wakes waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
     /// acknowledged retries at least every 5 s. A store that cannot push is polled at least every 250 ms.
     ///
     /// Set it to 5 s if a name is shared with Redisson's spin or fair locks, which free the lock without that message.
@@ -164,9 +164,10 @@ impl LockOptions {
     /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has
     /// passed, even if the work failed or panicked, or its future was dropped. If the process ends or the factory is
     /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
-    /// forced release frees the lock earlier, and so does a store that loses its data. A fixed lease, which begins in the
-    /// store, ends before that time if the process heard late of the grant. Re-entries do not change the time. Such a lock is not handed over within the process, and its owner must wait like any other. Every grant
-    /// counts: a lock that a [set](crate::set) acquired before the set gave up also stays taken.
+    /// forced release frees the lock earlier, and so does a store that loses its data. A fixed lease, which begins in
+    /// the store, ends before that time if the process heard late of the grant. Re-entries do not change the time. Such
+    /// a lock is not handed over within the process, and its owner must wait like any other. Every grant counts: a lock
+    /// that a [set](crate::set) acquired before the set gave up also stays taken.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
-//! The mutexes and atomics of std, and the runtimes and timers of tokio, for the whole crate; and the order in which a thread
-//! may lock the mutexes, which debug builds check.
+//! The mutexes and atomics of std, and the runtimes and timers of tokio, for the whole crate; and the order in which a
+//! thread may lock the mutexes, which debug builds check.
 //!
 //! A schedule explorer (`verify/shuttle`) replaces the imports in its copy of the sources.
 
@@ -152,8 +152,8 @@ pub(crate) mod rank {
         Card,
         /// The latest health check of the store.
         LatestCheck,
-        /// The named in-memory stores. This and all later ranks are mutexes inside stores. The driver calls a store only
-        /// while it holds no mutex.
+        /// The named in-memory stores. This and all later ranks are mutexes inside stores. The driver calls a store
+        /// only while it holds no mutex.
         NamedStores,
         /// The contents of an in-memory store.
         SlotMap,

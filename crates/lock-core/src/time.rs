@@ -1,5 +1,5 @@
-//! The two kinds of time: moments of the process, on which decisions are based, and times of a wall clock; and waits that
-//! double.
+//! The two kinds of time: moments of the process, on which decisions are based, and times of a wall clock; and waits
+//! that double.
 
 use std::{
     fmt,

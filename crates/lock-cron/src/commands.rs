@@ -561,11 +561,11 @@ impl Scheduler {
         }
     }
 
-    /// Runs a [kind](Self::kind) once at the given time, or immediately if the time has passed. The
-    /// job name is `kind/id`. The id is kept for 24 hours after the run and then removed with its
-    /// history. Until then, a repeated request runs nothing. If the name had an instance with a schedule before, the run
-    /// has the first free time after the last one of that. Before the run, another time or
-    /// payload replaces the previous one, and [`remove`](Self::remove) withdraws the run.
+    /// Runs a [kind](Self::kind) once at the given time, or immediately if the time has passed. The job name is
+    /// `kind/id`. The id is kept for 24 hours after the run and then removed with its history. Until then, a repeated
+    /// request runs nothing. If the name had an instance with a schedule before, the run has the first free time after
+    /// the last one of that. Before the run, another time or payload replaces the previous one, and
+    /// [`remove`](Self::remove) withdraws the run.
     ///
     /// While the job is paused, the run waits. After an outage, the run counts as late within the kind's
     /// [grace](crate::JobBuilder::grace), which is 24 hours unless it is set. After that, the

@@ -1,5 +1,5 @@
-//! The runs in progress on this node, and the hold of each: the lease of its claim in the ledger, measured by this node's
-//! clock.
+//! The runs in progress on this node, and the hold of each: the lease of its claim in the ledger, measured by this
+//! node's clock.
 //!
 //! ```text
 //!   held until "sent + lease − margin" ──the clock passes it──▶ lost: expired

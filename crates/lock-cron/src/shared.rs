@@ -1,4 +1,5 @@
-//! The state shared by a scheduler and its run loop: this process as a member of its group, its jobs, and its lifecycle.
+//! The state shared by a scheduler and its run loop: this process as a member of its group, its jobs, and its
+//! lifecycle.
 
 use crate::{
     error::{CronError, CronErrorKind},

@@ -1,4 +1,5 @@
-//! The audit: stock, tokens, intents **and money**, from rows alone. A counter of the program would be wrong together with it.
+//! The audit: stock, tokens, intents **and money**, from rows alone. A counter of the program would be wrong together
+//! with it.
 
 use crate::{
     database::DatabaseError,
@@ -63,9 +64,9 @@ impl Books {
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
     pub async fn read(store: &Store, payments: &dyn Payments) -> Result<Self, AuditError> {
-        // There is no snapshot of two databases. Each order of the shop's snapshot was charged before it, and each payment
-        // from before it has its intent in it. So the provider is read on both sides, and payments that began after the
-        // first reading are left out unless the snapshot knows them.
+        // There is no snapshot of two databases. Each order of the shop's snapshot was charged before it, and each
+        // payment from before it has its intent in it. So the provider is read on both sides, and payments that began
+        // after the first reading are left out unless the snapshot knows them.
         let before: BTreeSet<String> = payments.statement().await?.into_iter().map(|line| line.key).collect();
         let mut books = Self::of_shop(store).await.map_err(DatabaseError::from)?;
         books.payments = payments.statement().await?;

@@ -1,10 +1,11 @@
-//! A database, SQLite or PostgreSQL. This file contains all differences between the two; every other statement is the same.
+//! A database, SQLite or PostgreSQL. This file contains all differences between the two; every other statement is the
+//! same.
 
 use sqlx::{Any, AnyConnection, AnyPool, Executor, Transaction, any::AnyPoolOptions, migrate::Migrator};
 use std::time::Duration;
 
-/// Time limit for obtaining a connection, and for closing all of them. By default, sqlx waits for 30 s and for ever, which is
-/// longer than a lock is held.
+/// Time limit for obtaining a connection, and for closing all of them. By default, sqlx waits for 30 s and for ever,
+/// which is longer than a lock is held.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A transaction of either database. Dropping it rolls it back.
@@ -50,8 +51,8 @@ impl Database {
     pub async fn open(url: &str, tables: &Migrator) -> Result<Self, DatabaseError> {
         sqlx::any::install_default_drivers();
         let (dialect, url, connections) = match url.split_once(':').map(|(scheme, _)| scheme) {
-            // SQLite has one writer at a time. With one connection, the statements of this process wait in order; several
-            // connections would poll for the file's lock.
+            // SQLite has one writer at a time. With one connection, the statements of this process wait in order;
+            // several connections would poll for the file's lock.
             Some("sqlite") if url.contains('?') => (Dialect::Sqlite, url.to_owned(), 1),
             Some("sqlite") => (Dialect::Sqlite, format!("{url}?mode=rwc"), 1),
             Some("postgres" | "postgresql") if cfg!(feature = "servers") => {
@@ -80,8 +81,8 @@ impl Database {
         &self.pool
     }
 
-    /// Begins a transaction that writes. SQLite takes its write lock at once, because a transaction that begins with a read
-    /// can fail at its first write.
+    /// Begins a transaction that writes. SQLite takes its write lock at once, because a transaction that begins with a
+    /// read can fail at its first write.
     ///
     /// # Errors
     /// Returns [`sqlx::Error`] if the database does not answer.
@@ -128,8 +129,8 @@ async fn prepare(connection: &mut AnyConnection, dialect: Dialect) -> Result<(),
         Dialect::Sqlite => {
             "pragma busy_timeout = 5000; pragma journal_mode = wal; pragma synchronous = normal; pragma foreign_keys = on"
         }
-        // A process that is suspended or unreachable in a transaction keeps its rows locked. After this time, PostgreSQL
-        // rolls it back, so that others can sell the product.
+        // A process that is suspended or unreachable in a transaction keeps its rows locked. After this time,
+        // PostgreSQL rolls it back, so that others can sell the product.
         Dialect::Postgres => "set idle_in_transaction_session_timeout = 5000",
     };
     connection.execute(settings).await.map(drop)

@@ -17,9 +17,9 @@ pub struct Sku(String);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Customer(String);
 
-/// The name of an order or a reservation: `customer/key`, with the key that the customer chose. Two customers cannot have
-/// the same name. The payment provider receives it too, and charges once for it: at a provider that several programs share, each
-/// needs an account of its own, or the second sells what the first was paid for.
+/// The name of an order or a reservation: `customer/key`, with the key that the customer chose. Two customers cannot
+/// have the same name. The payment provider receives it too, and charges once for it: at a provider that several
+/// programs share, each needs an account of its own, or the second sells what the first was paid for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, sqlx::Type)]
 #[sqlx(transparent)]
 pub struct OrderKey(String);

@@ -1,7 +1,7 @@
 //! The statements of a lock's holder. **Copy the first two.**
 //!
-//! A process can be paused after it checked its lock, and write when others hold it. The database refuses that write: it
-//! keeps the highest fencing token that it has seen, and both the read and the write compare.
+//! A process can be paused after it checked its lock, and write when others hold it. The database refuses that write:
+//! it keeps the highest fencing token that it has seen, and both the read and the write compare.
 
 use crate::{
     database::Tx,
@@ -14,8 +14,8 @@ use distlock::{
     tower::idempotency::{AnyIdempotencyStore, Attempt},
 };
 
-/// A transaction of a holder that the fence let pass. No newer holder can pass before it ends, because it has locked the
-/// product's row. Dropping it rolls it back.
+/// A transaction of a holder that the fence let pass. No newer holder can pass before it ends, because it has locked
+/// the product's row. Dropping it rolls it back.
 #[derive(Debug)]
 pub struct Fenced {
     tx: Tx,
@@ -65,8 +65,8 @@ pub enum IntentState {
 }
 
 impl Store {
-    /// The fenced read: begins a transaction, raises the product's fence to this token, and reads the product. Returns `None`
-    /// if a newer holder has read, or if there is no such product.
+    /// The fenced read: begins a transaction, raises the product's fence to this token, and reads the product. Returns
+    /// `None` if a newer holder has read, or if there is no such product.
     ///
     /// Commit the transaction even if nothing is sold, or older holders can still pass.
     ///
@@ -122,8 +122,8 @@ impl Fenced {
         Ok(held.fetch_optional(&mut *self.tx).await?.is_some())
     }
 
-    /// Stops an attempt if a newer one of the same key has begun. The fence cannot tell: a key has a lock of its own, and
-    /// an attempt that lost it can still be the newest holder of the product's.
+    /// Stops an attempt if a newer one of the same key has begun. The fence cannot tell: a key has a lock of its own,
+    /// and an attempt that lost it can still be the newest holder of the product's.
     pub(crate) async fn check_latest(&mut self, attempt: Option<&Attempt>) -> Result<(), StoreError> {
         let Some(attempt) = attempt else { return Ok(()) };
         Ok(AnyIdempotencyStore::check_in(&mut self.tx, attempt).await?)
@@ -139,7 +139,8 @@ impl Fenced {
         Ok(())
     }
 
-    /// Changes the state of an intent. Its last state needs no comparison: the holder has read it behind the same fence.
+    /// Changes the state of an intent. Its last state needs no comparison: the holder has read it behind the same
+    /// fence.
     pub(crate) async fn set_intent(&mut self, key: &OrderKey, state: IntentState) -> Result<(), StoreError> {
         let update = "update intents set state = $2 where key = $1";
         sqlx::query(update).bind(key).bind(state.as_str()).execute(&mut *self.tx).await?;

@@ -110,7 +110,8 @@ pub async fn settle_open(shop: &Shop, older_than: Duration) -> Result<(), Settle
     if left == 0 { Ok(()) } else { Err(SettleError::Left(left)) }
 }
 
-/// One lock for each intent, so that each order has a fencing token of its own, and customers wait for one order at most.
+/// One lock for each intent, so that each order has a fencing token of its own, and customers wait for one order at
+/// most.
 async fn settle_one(shop: &Shop, key: &OrderKey, sku: &Sku) -> RunResult {
     let guard = lock_of(shop, sku)?.acquire_timeout(shop.terms.wait).await?;
     let holder = Holder { shop, token: guard.fencing_token(), attempt: None };

@@ -1,5 +1,5 @@
-//! The reference application: a shop that sells its stock from several servers without overselling, and charges for each
-//! order once, or pays back.
+//! The reference application: a shop that sells its stock from several servers without overselling, and charges for
+//! each order once, or pays back.
 //!
 //! | file | contains |
 //! | --- | --- |
@@ -61,8 +61,8 @@ pub struct Terms {
     pub max_hold: Duration,
     /// The time that an order waits for an answer of the payment provider; 10 s by default.
     pub payment: Duration,
-    /// The age at which a job settles an intent; 60 s by default. It is longer than an order runs, so that the job leaves
-    /// running orders alone. Nothing breaks if it is shorter.
+    /// The age at which a job settles an intent; 60 s by default. It is longer than an order runs, so that the job
+    /// leaves running orders alone. Nothing breaks if it is shorter.
     pub settle_after: Duration,
 }
 

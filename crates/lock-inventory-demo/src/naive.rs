@@ -1,5 +1,5 @@
-//! The same shop without a lock: **the one wrong version**. It reads the stock, takes the payment and writes what is left,
-//! while others do the same. Nothing here is a strange mistake; alone, it works.
+//! The same shop without a lock: **the one wrong version**. It reads the stock, takes the payment and writes what is
+//! left, while others do the same. Nothing here is a strange mistake; alone, it works.
 
 use crate::{
     Shop, catalogue,

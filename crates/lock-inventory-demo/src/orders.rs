@@ -9,9 +9,9 @@
 //! 5. The handler, which writes the order and records its answer in one transaction.
 //!
 //! # The states of an intent
-//! The shop's database and the provider's cannot commit together. So the shop first writes what it is about to do. The next
-//! holder of the product's lock can then continue, at whatever line the process died or was paused. Every change of a state
-//! is a fenced write, and a state is only acted on after it was committed.
+//! The shop's database and the provider's cannot commit together. So the shop first writes what it is about to do. The
+//! next holder of the product's lock can then continue, at whatever line the process died or was paused. Every change
+//! of a state is a fenced write, and a state is only acted on after it was committed.
 //!
 //! | state | the money | the next holder |
 //! | --- | --- | --- |
@@ -22,9 +22,9 @@
 //! | `refunded` | paid back, or never charged; the key is blocked, so a charge that comes late is refused | answers |
 //! | `declined` | not charged, and will not be | answers |
 //!
-//! The next holder is a repeated request with the same key, or the job [`settle`](crate::jobs). A holder that was paused
-//! between two of these steps calls the provider once more at most, with a key that the provider knows, and is then stopped
-//! by the fence.
+//! The next holder is a repeated request with the same key, or the job [`settle`](crate::jobs). A holder that was
+//! paused between two of these steps calls the provider once more at most, with a key that the provider knows, and is
+//! then stopped by the fence.
 
 use crate::{
     Shop, catalogue,
@@ -64,7 +64,8 @@ pub fn route(shop: &Shop) -> MethodRouter<Shop> {
     let lock = LockLayer::new(shop.locks.clone())
         .wait(shop.terms.wait)
         .max_hold(shop.terms.max_hold)
-        // Stopping the handler would leave its intent to others. It goes on, and the fence refuses its writes if need be.
+        // Stopping the handler would leave its intent to others. It goes on, and the fence refuses its writes if need
+        // be.
         .on_lost(OnLost::Signal)
         .detach(&shop.tasks);
     let product = KeyTemplate::template("product:{sku}").typed::<Sku>("sku");
@@ -84,11 +85,11 @@ pub fn lock_of(shop: &Shop, sku: &Sku) -> Result<Lock, LockError> {
     shop.locks.named(LockName::of(("product", sku.as_str()))?)
 }
 
-/// Returns the layer that answers a repeated request with the recorded answer. The handler records it, together with what it
-/// writes.
+/// Returns the layer that answers a repeated request with the recorded answer. The handler records it, together with
+/// what it writes.
 ///
-/// If the lock of the key is lost, as in a long pause, the layer answers 503 `lost`. The handler is detached from it by the
-/// product's lock and goes on: the fence and the record decide, and a repeat receives the answer.
+/// If the lock of the key is lost, as in a long pause, the layer answers 503 `lost`. The handler is detached from it by
+/// the product's lock and goes on: the fence and the record decide, and a repeat receives the answer.
 pub fn once_per_key(shop: &Shop) -> IdempotencyLayer {
     let lock = LockLayer::new(shop.locks.clone())
         .wait(shop.terms.wait)
@@ -104,8 +105,8 @@ pub fn once_per_key(shop: &Shop) -> IdempotencyLayer {
         .store_timeout(STORE_TIMEOUT)
 }
 
-/// Reads the customer from the header `x-customer`. The gateway that authenticates customers sets it, and removes one that a
-/// client sent.
+/// Reads the customer from the header `x-customer`. The gateway that authenticates customers sets it, and removes one
+/// that a client sent.
 ///
 /// # Errors
 /// Returns a [`Problem`] if the header is missing or invalid.
@@ -252,15 +253,16 @@ impl Holder<'_> {
                 if has_units {
                     tx.insert_intent(&intent).await?;
                 }
-                // Without units, for the fence: an older attempt of this key, paused before this line, must not pass later.
+                // Without units, for the fence: an older attempt of this key, paused before this line, must not pass
+                // later.
                 tx.commit().await?;
                 if has_units { self.charge(&intent).await } else { Err(OrderError::SoldOut) }
             }
         }
     }
 
-    /// Continues the intent of somebody who did not. It is completed if the units are there: the customer asked for them and
-    /// may have paid; otherwise the customer is paid back. Returns `None` if there is no such intent.
+    /// Continues the intent of somebody who did not. It is completed if the units are there: the customer asked for
+    /// them and may have paid; otherwise the customer is paid back. Returns `None` if there is no such intent.
     pub(crate) async fn resume(&self, sku: &Sku, key: &OrderKey) -> Result<Option<Outcome>, OrderError> {
         let read = self.shop.store.fenced_read(sku, self.token).await?;
         let (mut tx, level) = read.ok_or(OrderError::Stale)?;
@@ -307,8 +309,8 @@ impl Holder<'_> {
         }
     }
 
-    /// Decides that there will be no order. The decision is committed before the refund: a holder that is paused in between
-    /// would otherwise pay back an order that a newer holder wrote.
+    /// Decides that there will be no order. The decision is committed before the refund: a holder that is paused in
+    /// between would otherwise pay back an order that a newer holder wrote.
     async fn give_up(&self, mut tx: Fenced, intent: &Intent) -> Result<Outcome, OrderError> {
         tx.set_intent(&intent.key, IntentState::Refunding).await?;
         tx.commit().await?;

@@ -1,5 +1,5 @@
-//! The payments: another system, with a database of its own. No transaction spans the two, and no fencing token is checked
-//! there, which is why the shop writes an intent before it charges.
+//! The payments: another system, with a database of its own. No transaction spans the two, and no fencing token is
+//! checked there, which is why the shop writes an intent before it charges.
 
 use crate::{
     database::{Database, DatabaseError},

@@ -15,7 +15,8 @@ pub(crate) struct Settings {
     pub(crate) payments: String,
     /// `SHOP_LOCKS`: the store of the locks.
     pub(crate) locks: String,
-    /// `SHOP_PREFIX`: separates this application's locks and jobs from those of others on the same Redis. Choose your own.
+    /// `SHOP_PREFIX`: separates this application's locks and jobs from those of others on the same Redis. Choose your
+    /// own.
     pub(crate) prefix: String,
     /// `SHOP_NAME`: the name of this shop in the console.
     pub(crate) name: String,

@@ -104,8 +104,8 @@ impl Store {
         &self.database
     }
 
-    /// Returns the store of the idempotency records, which are in the same database, so that one transaction writes an order
-    /// and its answer.
+    /// Returns the store of the idempotency records, which are in the same database, so that one transaction writes an
+    /// order and its answer.
     #[must_use]
     pub fn records(&self) -> AnyIdempotencyStore {
         AnyIdempotencyStore::new(self.pool().clone())
@@ -165,8 +165,8 @@ impl Store {
         Ok(offer.bind(sku).fetch_optional(self.pool()).await?)
     }
 
-    /// Reserves units. No lock: one conditional statement on one row takes them or does not, and nothing outside of this
-    /// database takes part. The name of the reservation is its primary key, so that a repeated request finds it.
+    /// Reserves units. No lock: one conditional statement on one row takes them or does not, and nothing outside of
+    /// this database takes part. The name of the reservation is its primary key, so that a repeated request finds it.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the database fails. Repeat the call.
@@ -215,7 +215,8 @@ impl Store {
         Ok(due.bind(now()).fetch_all(self.pool()).await?)
     }
 
-    /// Gives the units of a reservation back, unless an order or an earlier call ended it. Returns `true` if it was held.
+    /// Gives the units of a reservation back, unless an order or an earlier call ended it. Returns `true` if it was
+    /// held.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the database fails. Repeat the call.
@@ -224,7 +225,8 @@ impl Store {
     /// Dropping this ends the reservation or not. Repeat the call.
     pub async fn end_reservation(&self, id: &OrderKey, end: End) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
-        // The product's row first, as in all transactions: two that lock rows in different orders can wait for each other.
+        // The product's row first, as in all transactions: two that lock rows in different orders can wait for each
+        // other.
         let give_back = "update products set stock = stock + (select quantity from reservations where id = $1) \
                          where sku = (select sku from reservations where id = $1)";
         sqlx::query(give_back).bind(id).execute(&mut *tx).await?;
@@ -260,8 +262,8 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Returns the intents that have been open for longer than this, in random order, so that some whose payments always fail
-    /// do not keep the others waiting for ever.
+    /// Returns the intents that have been open for longer than this, in random order, so that some whose payments
+    /// always fail do not keep the others waiting for ever.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the database fails.

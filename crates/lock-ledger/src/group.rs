@@ -1,4 +1,5 @@
-//! The state of a group: heartbeats, which record its live nodes and return what has changed, and its summary for display.
+//! The state of a group: heartbeats, which record its live nodes and return what has changed, and its summary for
+//! display.
 
 use crate::{
     control::FleetControls,

@@ -86,8 +86,8 @@ use std::{fmt::Debug, sync::Arc};
 /// the trigger if it has one, and otherwise the current one of the instance.
 ///
 /// # Declined runs
-/// A node that cannot read a run's payload [declines](crate::AfterAttempt::Decline) it. The controls tell all nodes that
-/// a run was declined, so that another one can start it.
+/// A node that cannot read a run's payload [declines](crate::AfterAttempt::Decline) it. The controls tell all nodes
+/// that a run was declined, so that another one can start it.
 ///
 /// # Cancelled runs
 /// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the

@@ -1,4 +1,4 @@
-//! The redis-rs client, also from an existing one. It receives an open stream and does not dial.
+//! The redis-rs client, also from an existing one. It dials one endpoint and never reconnects.
 
 use crate::{connection::RedisRsConnection, error};
 use lock_core::LockError;

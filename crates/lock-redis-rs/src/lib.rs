@@ -50,8 +50,8 @@ pub use redis;
 ///
 /// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
 /// [connections](lock_redis#connections), which close with the last clone. They are opened in the
-/// [worker](lock_redis::RedisBackendBuilder::worker), or else in the tokio runtime that connects. If that ends or stands
-/// still, others are opened in the keeper, the thread in which factories renew their leases.
+/// [worker](lock_redis::RedisBackendBuilder::worker), or else in the tokio runtime that connects. If that ends or
+/// stands still, others are opened in the keeper, the thread in which factories renew their leases.
 pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
 
 /// A builder for a [`RedisBackend`].

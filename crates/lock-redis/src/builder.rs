@@ -116,17 +116,17 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Sets the time for which a lock's fencing counter is kept after a grant, from 1 s to 100 years. The default is 1 h.
-    /// The first grant in each eighth of it renews the expiry.
+    /// Sets the time for which a lock's fencing counter is kept after a grant, from 1 s to 100 years. The default is 1
+    /// h. The first grant in each eighth of it renews the expiry.
     ///
-    /// Tokens follow the server's clock and keep increasing after a counter has expired. The
-    /// retention only limits the storage for unused names, about 100 bytes each. A counter without an expiry, like one that
-    /// Redisson created, keeps none.
+    /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only limits the
+    /// storage for unused names, about 100 bytes each. A counter without an expiry, like one that Redisson created,
+    /// keeps none.
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
-    /// *fenced* locks with Redisson needs `None`, since a counter that this library created expires: Redisson restarts a
-    /// missing counter at 1, and its tokens are then refused as stale. With any other retention, a counter far behind the clock is logged as a warning, once per
-    /// backend.
+    /// *fenced* locks with Redisson needs `None`, since a counter that this library created expires: Redisson restarts
+    /// a missing counter at 1, and its tokens are then refused as stale. With any other retention, a counter far behind
+    /// the clock is logged as a warning, once per backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self
@@ -186,9 +186,10 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Uses plain channels for the wake-ups in a cluster, even if every master has sharded ones. Each message then goes to all
-    /// nodes. All processes that share locks must use the same kind of channel. Redisson uses sharded ones since 3.28,
-    /// plain ones before 3.22, and in between either, by chance of each start. Has no effect outside of a cluster.
+    /// Uses plain channels for the wake-ups in a cluster, even if every master has sharded ones. Each message then goes
+    /// to all nodes. All processes that share locks must use the same kind of channel. Redisson uses sharded ones since
+    /// 3.28, plain ones before 3.22, and in between either, by chance of each start. Has no effect outside of a
+    /// cluster.
     pub fn plain_channels(mut self, yes: bool) -> Self {
         self.channels = if yes { Channels::Plain } else { Channels::Sharded };
         self
@@ -251,16 +252,16 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime; see [`RedisBackend`].
     ///
     /// In a cluster, one master that answers is enough. The others are dialled until they answer and are checked then;
-    /// [`ConnectWarning::NotConnected`](crate::ConnectWarning::NotConnected) names them. Wake-up channels are sharded if
-    /// every master that answered first is Redis 7 or later; a node that is older is then refused when it answers.
+    /// [`ConnectWarning::NotConnected`](crate::ConnectWarning::NotConnected) names them. Wake-up channels are sharded
+    /// if every master that answered first is Redis 7 or later; a node that is older is then refused when it answers.
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server responds
-    /// in time. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if a server refuses
-    /// the password, denies a permission (named in the text), is too old, or is of a kind that
-    /// cannot store locks. Settings that are accepted but can cause locks to be lost are logged,
-    /// and returned by [`RedisBackend::warnings`].
-    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended, or lacks timers or IO.
+    /// in time. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if a server refuses the password, denies
+    /// a permission (named in the text), is too old, or is of a kind that cannot store locks. Settings that are
+    /// accepted but can cause locks to be lost are logged, and returned by [`RedisBackend::warnings`].
+    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended, or lacks timers or
+    /// IO.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
@@ -280,14 +281,14 @@ impl<C: Client> RedisBackendBuilder<C> {
 
     /// Creates a backend without waiting for a server, for programs that must start while there is none.
     ///
-    /// It connects in the background, and performs the
-    /// checks of [`connect`](Self::connect). A failure is logged once, and the next attempt follows within a second, for
-    /// as long as the backend exists. This includes refusals, such as a wrong password or a missing permission.
+    /// It connects in the background, and performs the checks of [`connect`](Self::connect). A failure is logged once,
+    /// and the next attempt follows within a second, for as long as the backend exists. This includes refusals, such as
+    /// a wrong password or a missing permission.
     ///
     /// Until the first connection is established:
-    /// - a request waits up to 300 ms for it, and then fails as
-    ///   [`Unavailable`](lock_core::LockErrorKind::Unavailable) without being sent. The error contains the reason of the
-    ///   last failed attempt, also in [`LockFactory::health`](lock_core::LockFactory::health);
+    /// - a request waits up to 300 ms for it, and then fails as [`Unavailable`](lock_core::LockErrorKind::Unavailable)
+    ///   without being sent. The error contains the reason of the last failed attempt, also in
+    ///   [`LockFactory::health`](lock_core::LockFactory::health);
     /// - a subscription waits;
     /// - [`RedisBackend::warnings`] is empty, and [`RedisBackend::is_connected`] returns `false`.
     ///

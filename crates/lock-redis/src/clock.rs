@@ -47,9 +47,9 @@ type End = Arc<SetOnce<String>>;
 
 /// The trust in the replies of one connection, which those replies share.
 ///
-/// A reply does not name its request. If a reply is lost or arrives twice, each later one counts as the reply to another
-/// request, and many replies are a number alone. A time of the server can be told from other numbers; a reply that
-/// does not fit its request shows that the connection is out of step.
+/// A reply does not name its request. If a reply is lost or arrives twice, each later one counts as the reply to
+/// another request, and many replies are a number alone. A time of the server can be told from other numbers; a reply
+/// that does not fit its request shows that the connection is out of step.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     lost: AtomicBool,

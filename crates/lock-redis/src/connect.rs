@@ -1,5 +1,5 @@
-//! Connecting to one server, to the master that sentinels name, or to a cluster: by one attempt, or in the background until
-//! the first connection, with the requests and subscribers before it.
+//! Connecting to one server, to the master that sentinels name, or to a cluster: by one attempt, or in the background
+//! until the first connection, with the requests and subscribers before it.
 
 use crate::{
     backend::Connected,

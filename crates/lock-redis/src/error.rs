@@ -1,5 +1,5 @@
-//! Errors of requests, which are not sent, refused, or of unknown outcome, and of connecting, each with its remedy. Only
-//! this module interprets the error texts of servers.
+//! Errors of requests, which are not sent, refused, or of unknown outcome, and of connecting, each with its remedy.
+//! Only this module interprets the error texts of servers.
 
 use crate::{
     client::{CallError, DialError, DialErrorKind, Server, printable},
@@ -290,7 +290,8 @@ pub(crate) fn no_credentials(server: &Server, limit: Duration) -> BackendError {
     not_dialled(server, Kind::Timeout, &format!("the program supplied no credentials within {limit:?}"))
 }
 
-/// Returns what to do about a server's certificate. The client libraries print the reasons of rustls in different forms.
+/// Returns what to do about a server's certificate. The client libraries print the reasons of rustls in different
+/// forms.
 fn certificate_remedy(details: &str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|word| details.contains(word));
     if says(&["CaUsedAsEndEntity"]) {

@@ -6,8 +6,8 @@
 //! - `--@function renew(lock, lease)` for a function with the text of `renew.lua` as its body. Left out are its line
 //!   `local lock, lease = …`, which the parameters replace, and its includes, which the calling script has already.
 //!
-//! Functions of operations exist only in the scripts that run several of them: for a single operation, even the creation
-//! of a function takes a considerable part of the time.
+//! Functions of operations exist only in the scripts that run several of them: for a single operation, even the
+//! creation of a function takes a considerable part of the time.
 
 use crate::{
     client::{Client, Command, Connection},
@@ -45,7 +45,8 @@ const INCLUDE: &str = "--@include ";
 /// The beginning of a line that stands for a script as a function.
 const FUNCTION: &str = "--@function ";
 
-/// Includes the files of `scripts`. Defines a constant for each script, and `FILES` with the name and the text of each file.
+/// Includes the files of `scripts`. Defines a constant for each script, and `FILES` with the name and the text of each
+/// file.
 macro_rules! scripts {
     ($($constant:ident $name:literal $what:literal)*; $($part:literal)*) => {
         $(pub(crate) static $constant: Script =

@@ -28,13 +28,13 @@ const OWN_USER: &str = "testkit";
 
 /// A running PostgreSQL server on a port of 127.0.0.1, in a temporary directory.
 ///
-/// Dropping the value stops the server and removes the directory, even if a test panics. If the test process is killed, or
-/// exits with the server in a `static`, a watchdog does both. The server runs with `fsync=off`: its data survives a
+/// Dropping the value stops the server and removes the directory, even if a test panics. If the test process is killed,
+/// or exits with the server in a `static`, a watchdog does both. The server runs with `fsync=off`: its data survives a
 /// [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a [`TcpProxy`](crate::TcpProxy) in
 /// front of it.
 ///
-/// The programs are those in the `PATH`, or in a folder of Debian's packages (`apt-get install postgresql`). A caller that is
-/// root runs them as the user `postgres` or `nobody`, because the server refuses to run as root.
+/// The programs are those in the `PATH`, or in a folder of Debian's packages (`apt-get install postgresql`). A caller
+/// that is root runs them as the user `postgres` or `nobody`, because the server refuses to run as root.
 ///
 /// All methods block, including the runtime of an async test.
 pub struct PostgresServer {
@@ -60,8 +60,8 @@ impl PostgresServer {
     /// Starts a server like [`start`](Self::start), for a program that reports the error.
     ///
     /// # Errors
-    /// Returns an error of the kind [`NotFound`](io::ErrorKind::NotFound) if PostgreSQL is not installed, and another one if
-    /// it does not start. The message contains the remedy or the server's log.
+    /// Returns an error of the kind [`NotFound`](io::ErrorKind::NotFound) if PostgreSQL is not installed, and another
+    /// one if it does not start. The message contains the remedy or the server's log.
     pub fn try_start() -> io::Result<Self> {
         let installation = Installation::find()?;
         let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
@@ -148,8 +148,8 @@ impl PostgresServer {
         &self.version
     }
 
-    /// Stops the server at once (`SIGQUIT`), as in a crash: connections are cut, transactions are lost, and committed data
-    /// remains. A [restart](Self::restart) uses the same port, which the kernel does not assign to other programs.
+    /// Stops the server at once (`SIGQUIT`), as in a crash: connections are cut, transactions are lost, and committed
+    /// data remains. A [restart](Self::restart) uses the same port, which the kernel does not assign to other programs.
     pub fn stop(&self) {
         if let Some(mut process) = self.with_process(Option::take) {
             // The other processes of the server end with this one.

@@ -130,8 +130,8 @@
 //! requests are rejected with 500 and take no lock. The route's actual parameters are logged once.
 //!
 //! `Router::layer` also wraps the router's fallback. With a key from the path, the layer responds to requests that
-//! matched no route, with 404, since a fallback must not work without its lock. A fallback that is added after the layer
-//! is outside of it.
+//! matched no route, with 404, since a fallback must not work without its lock. A fallback that is added after the
+//! layer is outside of it.
 //!
 //! Put concurrency limits and timeouts outside this layer. A timeout inside it does not include the
 //! wait. The release is sent in the background when the body ends. A client that sends its next

@@ -45,7 +45,8 @@ pub enum WithoutLock {
     /// The layer responds with a [`Rejection`](crate::Rejection) (fail closed).
     #[default]
     Reject,
-    /// The handler is called without the lock (fail open), and receives [`LockStatus::Unlocked`](crate::LockStatus::Unlocked).
+    /// The handler is called without the lock (fail open), and receives
+    /// [`LockStatus::Unlocked`](crate::LockStatus::Unlocked).
     PassThrough,
 }
 

@@ -27,8 +27,8 @@ use std::{
 /// The maximum number of renewals per call, which bounds the load on a slow store.
 const MAX_RENEWALS: usize = 500;
 
-/// A store whose operations are plain futures. [`Store::polling`](super::Store::polling) and
-/// [`Store::pushing`](super::Store::pushing) make a [`Backend`] of it.
+/// A store whose operations are plain futures. [`Store::polling`](super::Store::polling) makes
+/// a [`Backend`] of it.
 ///
 /// The contract of `Backend` holds for each method. A future is polled once in place, and then by a task. Both happen
 /// in the runtime of the factory's background work, usually the keeper's, so a future that may block needs a
@@ -101,8 +101,8 @@ impl<B: AsyncBackend> Adapter<B> {
 /// By the runtime of their task: a runtime that is blocked must not delay the renewals of others.
 type Renewals = Arc<Mutex<rank::Renewals, HashMap<Id, Vec<Submission>>>>;
 
-/// The renewals that a task is about to send. If its runtime ends before, they are dropped, and have an unknown outcome:
-/// otherwise no task would ever send them or those that are added to them.
+/// The renewals that a task is about to send. If its runtime ends before, they are dropped, and have an unknown
+/// outcome: otherwise no task would ever send them or those that are added to them.
 struct Gathered(Option<(Id, Renewals)>);
 
 impl Gathered {
@@ -160,8 +160,8 @@ fn outcome<T: Into<Outcome>>(reply: Result<Reply<T>, BackendError>) -> Operation
     reply.map(|reply| reply.map(Into::into))
 }
 
-/// Polls `work` once in place, and continues it in a task of the current runtime: work that no caller waits for. It also
-/// ends with that runtime.
+/// Polls `work` once in place, and continues it in a task of the current runtime: work that no caller waits for. It
+/// also ends with that runtime.
 pub fn in_background(work: impl Future<Output = ()> + Send + 'static) {
     begin(Handle::try_current().ok().as_ref(), work);
 }
@@ -238,7 +238,8 @@ impl<B: AsyncBackend> Backend for Adapter<B> {
 /// The operations of a [`Backend`] as futures, for wrappers and tests.
 ///
 /// # Errors
-/// The errors of the backend; [`BackendErrorKind::Protocol`](super::BackendErrorKind::Protocol) if it replies to another kind of operation.
+/// The errors of the backend; [`BackendErrorKind::Protocol`](super::BackendErrorKind::Protocol) if it replies to
+/// another kind of operation.
 ///
 /// # Cancel safety
 /// Dropping a future ignores the reply; the operation may or may not be executed.

@@ -1,8 +1,8 @@
 //! The traits that a store implements to provide locks.
 //!
-//! To add a backend, implement [`AsyncBackend`] or [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
-//! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
-//! [`Store`] passes them to a factory.
+//! To add a backend, implement [`AsyncBackend`] or [`Backend`], [`Subscriptions`] if the store can push wake-ups, and
+//! [`Directory`] if it can report which process holds a lock. Then write a small harness and run the conformance suite
+//! of `lock-testkit`. A [`Store`] passes them to a factory.
 
 pub(crate) mod async_backend;
 mod error;
@@ -47,8 +47,8 @@ use std::{fmt::Debug, time::Duration};
 /// - **A late operation is harmless**: renew, release and re-entry never create anything; acquire, re-entry and renew
 ///   do nothing after their `not_after` and answer [`Acquired::Late`] or [`Renewed::Late`].
 /// - **The expiry never decreases**, and a key without an expiry is never left behind.
-/// - **An operation may be given up at any time.** It may or may not have happened, and the caller repeats or undoes it.
-///   A future of this trait, or of [`AsyncBackend`], may be dropped at any await, which must not disturb others.
+/// - **An operation may be given up at any time.** It may or may not have happened, and the caller repeats or undoes
+///   it. A future of this trait, or of [`AsyncBackend`], may be dropped at any await, which must not disturb others.
 /// - **No silent resends.** An implementation that resends an operation by itself after it may have been applied
 ///   answers with an unknown outcome, unless it knows the first reply: a release whose second delivery finds nothing
 ///   would look like a lost hold. An acquire that may still be applied after its reply has an unknown outcome even if
@@ -75,7 +75,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// connecting.
     fn server_now(&self, name: &LockName) -> Option<UtcTime>;
 
-    /// Accepts an operation. It returns without blocking, and may be called from any thread, inside or outside a runtime.
+    /// Accepts an operation. It returns without blocking, and may be called from any thread, inside or outside a
+    /// runtime.
     ///
     /// The operation is completed now or later, from any thread. A completion that comes after this call has returned
     /// runs the lock's state machine, wakes tasks and may submit further operations: the store must hold no mutex then.

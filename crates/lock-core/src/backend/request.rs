@@ -24,8 +24,8 @@ pub struct AcquireRequest {
     pub retention: Retention,
 }
 
-/// The time for which the fencing counter of a name is kept after a grant. A store may renew the expiry only once in each eighth of it, and not that
-/// of a counter that has none.
+/// The time for which the fencing counter of a name is kept after a grant. A store may renew the expiry only once in
+/// each eighth of it, and not that of a counter that has none.
 ///
 /// Tokens follow the server's clock and keep increasing after a counter has expired, so this only bounds the storage
 /// used by idle names.

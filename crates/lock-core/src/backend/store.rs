@@ -98,7 +98,7 @@ pub trait Directory: Debug + Send + Sync + 'static {
     /// than a card can be. The amount of data read is bounded.
     async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError>;
 
-    /// Returns the held locks whose names begin with `prefix`, without [reserved](crate::LockName::RESERVED_PREFIXES) names.
-    /// It stops at the limits and reports that the list is truncated.
+    /// Returns the held locks whose names begin with `prefix`, without [reserved](crate::LockName::RESERVED_PREFIXES)
+    /// names. It stops at the limits and reports that the list is truncated.
     async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError>;
 }

@@ -183,8 +183,8 @@ impl Agenda {
         self.wake();
     }
 
-    /// Takes the queued work, of entries at most so many of each kind. If there are more, the task runs again. The space
-    /// reserved for guards stays.
+    /// Takes the queued work, of entries at most so many of each kind. If there are more, the task runs again. The
+    /// space reserved for guards stays.
     pub(super) fn take_work(&self, most: usize) -> Work {
         let Work { dropped, woken, answered, requests } = &mut lock(&self.items).work;
         if dropped.len().max(woken.len()) > most {

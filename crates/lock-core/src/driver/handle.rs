@@ -1,4 +1,5 @@
-//! The value that all public handles of a factory share, and its shutdown, which releases everything within a time limit.
+//! The value that all public handles of a factory share, and its shutdown, which releases everything within a time
+//! limit.
 
 use super::{
     keeper::{abandon, close_entries, ensure_runs},

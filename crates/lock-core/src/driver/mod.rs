@@ -15,11 +15,13 @@
 //! waiting futures. A task that has an event locks the mutex, handles the event, unlocks, and only then wakes tasks
 //! and calls the store. A caller's cancellation is an event like any other.
 //!
-//! Operations are [submitted](crate::backend::Backend::submit) to the store, whose task dispatches the reply. A reply that comes
-//! while the store's `submit` is on the stack is handled after it. No caller has to be polled for others to make progress.
+//! Operations are [submitted](crate::backend::Backend::submit) to the store, whose task dispatches the reply. A reply
+//! that comes while the store's `submit` is on the stack is handled after it. No caller has to be polled for others to
+//! make progress.
 //!
 //! Lock order, as defined in `sync.rs`: shard before entry; entry before agenda, deferred events and hold. No mutex is
-//! held across an await, or while a waker, an observer or the backend is called. Debug builds panic at the first lock or call that violates this.
+//! held across an await, or while a waker, an observer or the backend is called. Debug builds panic at the first lock
+//! or call that violates this.
 //!
 //! There are three exceptions: `Backend::server_now` and the clock, which only read, are called while the entry is
 //! locked, and so is the waker of the keeper, which is a task of this crate.

@@ -42,12 +42,12 @@ pub(super) struct Submitted {
 }
 
 enum Phase {
-    /// The store's `submit` is on the stack. Its caller handles a reply that comes meanwhile, so that a chain of immediate
-    /// replies does not grow the stack.
+    /// The store's `submit` is on the stack. Its caller handles a reply that comes meanwhile, so that a chain of
+    /// immediate replies does not grow the stack.
     Submitting(Arc<Shared>),
     Answered(OperationReply),
-    /// The reply is dispatched by the store's task. The factory is not referred to after it: an operation that timed out
-    /// may stay in the store forever.
+    /// The reply is dispatched by the store's task. The factory is not referred to after it: an operation that timed
+    /// out may stay in the store forever.
     Waiting(Arc<Shared>, Moment),
     Done,
 }
@@ -256,7 +256,7 @@ impl Shared {
                 _ => Event::Unwatched(answer(subscriptions.unsubscribe(subscriber, name).await)),
             }
         };
-        // The work itself limits its time: the keeper's runtime is always driven.
+        // The work itself limits its time, since the agenda does not.
         let late = unknown.clone();
         let work = async move { timeout(limit.min(MAX_WATCH), work).await.unwrap_or(late) };
         let (runtime, mut work) = (self.home.runtime(), Box::pin(work));

@@ -120,8 +120,8 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the latest request to the store failed, or if an attempt or a first release has been unanswered
-    /// for longer than usual.
+    /// Returns `true` if the latest request to the store failed, or if an attempt or a first release has been
+    /// unanswered for longer than usual.
     fn is_store_silent(&self, now: Moment) -> bool {
         let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
         let silent =
@@ -331,8 +331,8 @@ impl Machine {
         };
     }
 
-    /// Reports, once, a front waiter that has waited for another process for longer than two of its leases: two processes
-    /// may take two locks in opposite orders. Called with each busy reply, at least once in each lease.
+    /// Reports, once, a front waiter that has waited for another process for longer than two of its leases: two
+    /// processes may take two locks in opposite orders. Called with each busy reply, at least once in each lease.
     fn notice_long_wait(&self, s: &mut Ctx<'_>) {
         let (Some((since, lease)), Some(acquisition)) = (self.queue.waits_without_limit(), &self.acquisition)
         else {

@@ -186,9 +186,9 @@ impl LeaseCleanup {
         Self { kept_until, ..self }
     }
 
-    /// Returns how the release notifies waiters. If the hold ended in time, the lease is almost certainly there, and the
-    /// cheapest way will do. If attempts with an unknown outcome are left, the exact time of the release is needed. If
-    /// the store refused the release, the lock is still taken, and a repeat wakes nobody unless it frees the lock.
+    /// Returns how the release notifies waiters. If the hold ended in time, the lease is almost certainly there, and
+    /// the cheapest way will do. If attempts with an unknown outcome are left, the exact time of the release is needed.
+    /// If the store refused the release, the lock is still taken, and a repeat wakes nobody unless it frees the lock.
     fn notify(&self) -> NotifyWaiters {
         let is_refused = self.failures > 0 && !self.in_doubt;
         match self.left_before.is_some() && self.outstanding.not_after.is_none() && !is_refused {

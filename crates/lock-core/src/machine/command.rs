@@ -16,8 +16,8 @@ pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
 /// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
 
-/// An action to carry out. The first three are I/O: exactly one event reports the result of each, at the latest when its
-/// timeout has passed.
+/// An action to carry out. The first three are I/O: exactly one event reports the result of each, at the latest when
+/// its timeout has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Submit an operation to the store.
@@ -174,8 +174,9 @@ pub enum ReleaseOutcome {
     },
     /// The hold had already ended: work after its end was not protected.
     AlreadyExpired,
-    /// The hold had already ended, and another holder has the lock by now: work after its end was not protected. A store
-    /// may look for the other holder only after the release, so a waiter that was granted the lock meanwhile counts.
+    /// The hold had already ended, and another holder has the lock by now: work after its end was not protected. A
+    /// store may look for the other holder only after the release, so a waiter that was granted the lock meanwhile
+    /// counts.
     HeldByOther,
 }
 
@@ -233,7 +234,8 @@ pub enum Notice {
         /// The number of failures since the latest success.
         failures: u32,
     },
-    /// The first waiter, which has no limit, has waited for longer than two of its leases for a hold in another process.
+    /// The first waiter, which has no limit, has waited for longer than two of its leases for a hold in another
+    /// process.
     LongWait {
         /// The time that it has waited.
         waited: Duration,
@@ -263,7 +265,8 @@ impl Ctx<'_> {
         self.emit(Command::Refuse { waiter, refusal });
     }
 
-    /// Requests a lease, or a greater depth, under these terms. Returns the server time at which the request becomes void.
+    /// Requests a lease, or a greater depth, under these terms. Returns the server time at which the request becomes
+    /// void.
     pub(super) fn acquire(&mut self, lease: LeaseNumber, mode: AcquireMode, terms: &Terms) -> UtcTime {
         let ((name, lease), not_after) = (self.address(lease), self.not_after(terms));
         let (duration, retention) = (terms.lease, terms.retention);

@@ -2,8 +2,8 @@
 //!
 //! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up
 //! reaches another process: a busy process would starve all others. After some consecutive turns, and after each chain
-//! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does not
-//! report subscribers, it pauses after many turns in any case. After another process has released the lock, the
+//! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does
+//! not report subscribers, it pauses after many turns in any case. After another process has released the lock, the
 //! processes take turns.
 //!
 //! If the store cannot push, nobody subscribes and others poll, so that they meet a lock that is free for a moment by

@@ -187,9 +187,9 @@ impl fmt::Debug for LockName {
     }
 }
 
-/// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest` follows the
-/// rules of a name. If each piece of work gets its own name, set a short [retention](crate::LockOptions::retention), so
-/// that the fencing counters do not fill the store.
+/// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
+/// follows the rules of a name. If each piece of work gets its own name, set a short
+/// [retention](crate::LockOptions::retention), so that the fencing counters do not fill the store.
 ///
 /// # Errors
 /// A [`NameError`] that names the violated rule.
@@ -277,8 +277,8 @@ impl From<std::convert::Infallible> for NameError {
     }
 }
 
-/// The prefix that a factory adds to its names in the store: a word of `A–Z a–z 0–9 - _ .`, and a colon. No word contains
-/// a colon, so names under two prefixes differ.
+/// The prefix that a factory adds to its names in the store: a word of `A–Z a–z 0–9 - _ .`, and a colon. No word
+/// contains a colon, so names under two prefixes differ.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefix(Arc<str>);
 

@@ -1,5 +1,5 @@
-//! Names that are built from parts, and from the templates of derived keys. Each part is percent-encoded, so that different
-//! parts never produce the same name.
+//! Names that are built from parts, and from the templates of derived keys. Each part is percent-encoded, so that
+//! different parts never produce the same name.
 
 use super::{LockName, NameError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};

@@ -18,8 +18,8 @@ use std::{
 ///
 /// It is called without any mutex held, in the task that caused the event, including in Drop: return quickly and do not
 /// block. In the background this is the keeper, the thread in which all factories renew their leases; a factory whose
-/// observer may block needs a [`Worker`](crate::Worker). A panic is caught and ends only this call. Events of one lock are in order if one thread causes them; events
-/// caused by racing threads may be swapped.
+/// observer may block needs a [`Worker`](crate::Worker). A panic is caught and ends only this call. Events of one lock
+/// are in order if one thread causes them; events caused by racing threads may be swapped.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, observer::{LockEvent, LockObserver}};

@@ -1,9 +1,9 @@
-//! `tracing` events and spans, with data in fields: trace and debug for normal operation, info for terms of leadership and
-//! for holds that a shutdown ends, warn for risks and failures, error for losses.
+//! `tracing` events and spans, with data in fields: trace and debug for normal operation, info for terms of leadership
+//! and for holds that a shutdown ends, warn for risks and failures, error for losses.
 //!
-//! A digest bounds the log of a factory. Of each kind of warning, the first few of a period are logged in full, with the
-//! name of their lock. Further ones are logged at debug, and one line at the end of the period sums them up. An outage of
-//! the store therefore does not write a line for each lock.
+//! A digest bounds the log of a factory. Of each kind of warning, the first few of a period are logged in full, with
+//! the name of their lock. Further ones are logged at debug, and one line at the end of the period sums them up. An
+//! outage of the store therefore does not write a line for each lock.
 
 use super::event::{AcquireOutcome, LockEvent, LockEventKind, TermEnd};
 use crate::{

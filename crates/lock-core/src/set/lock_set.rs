@@ -1,4 +1,5 @@
-//! Several locks that are acquired together: their number and equality, and their acquisition in the order of their names.
+//! Several locks that are acquired together: their number and equality, and their acquisition in the order of their
+//! names.
 
 use super::{
     error::{MemberLost, SetError},
@@ -277,8 +278,8 @@ impl LockSet {
     /// Acquires one lock after the other, in the order of their names. If a single attempt finds a lock busy, the inner
     /// error is its name.
     ///
-    /// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and then
-    /// the guards, which the keeper releases.
+    /// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and
+    /// then the guards, which the keeper releases.
     fn acquire_all(
         &self,
         wait: Wait,

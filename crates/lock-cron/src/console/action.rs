@@ -1,5 +1,5 @@
-//! The operator's commands: run now, cancel a run or a backfill, pause, resume, replace the schedule. A guard identifies
-//! the operator, and actions that a page of another site sends with the operator's cookies are rejected.
+//! The operator's commands: run now, cancel a run or a backfill, pause, resume, replace the schedule. A guard
+//! identifies the operator, and actions that a page of another site sends with the operator's cookies are rejected.
 
 use super::{
     reply::{Refusal, failed, refuse, reply},

@@ -358,8 +358,8 @@ impl PlannedJob {
             ClaimReply::Behind | ClaimReply::Late if is_on_time => self.leave_to_leader(),
             // The run stays due. The pool delays the next claim of any of its jobs.
             ClaimReply::PoolFull { .. } if !due.in_doubt => {}
-            // A claim in doubt needs no room, since the store may have granted it. A run on time asks again soon, before
-            // its grace ends.
+            // A claim in doubt needs no room, since the store may have granted it. A run on time asks again soon,
+            // before its grace ends.
             ClaimReply::PoolFull { .. } if !is_on_time => runs.back_off(now),
             ClaimReply::Early { wait } => runs.not_before = now + *wait,
             ClaimReply::Paused | ClaimReply::Outdated => {

@@ -1,5 +1,6 @@
-//! The facts about its group that a node keeps between two replies of the store: the instances, the controls from before
-//! a loss of data, the runs that nodes could not read, the jobs that no node has registered, and the offset of the clocks.
+//! The facts about its group that a node keeps between two replies of the store: the instances, the controls from
+//! before a loss of data, the runs that nodes could not read, the jobs that no node has registered, and the offset of
+//! the clocks.
 
 use crate::{ledger_client::NO_REVISION, running::RunKey};
 use lock_core::{__private::Backoff, LockName, clock::UtcTime};
@@ -58,8 +59,8 @@ impl KnownInstances {
 ///
 /// Rules:
 /// - A group has a creation time. If it differs from the previous one, or is missing, the store lost the group's data.
-///   The leader reports that once, and not for each job. A leader that lost its lock with the data reports it when it, or
-///   another node, leads again.
+///   The leader reports that once, and not for each job. A leader that lost its lock with the data reports it when it,
+///   or another node, leads again.
 /// - A node that notices the loss keeps the controls that it read before. It sends those of its own jobs to the store:
 ///   pauses, resumes and schedules, with the revisions that they had.
 /// - The store keeps the controls with the highest revision, so nodes that read at different times agree on the
@@ -98,7 +99,8 @@ impl LostData {
         is_led && mem::take(&mut self.unreported)
     }
 
-    /// Returns the controls that apply: those `read` from the store, or those from before the loss, while they are newer.
+    /// Returns the controls that apply: those `read` from the store, or those from before the loss, while they are
+    /// newer.
     pub(super) fn restored(
         &mut self,
         mut read: BTreeMap<LockName, JobControls>,

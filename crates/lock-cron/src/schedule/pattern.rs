@@ -1,5 +1,5 @@
-//! The grammar of a schedule's text: an optional zone, then a word after `@`, or a pattern of five to seven fields, each
-//! with a list; and the numeric form of a pattern, for the search for the next run.
+//! The grammar of a schedule's text: an optional zone, then a word after `@`, or a pattern of five to seven fields,
+//! each with a list; and the numeric form of a pattern, for the search for the next run.
 //!
 //! croner can also parse fields, but it accepts `MAY` as a minute, `1,,2` as a list, and `L` as a
 //! weekday that never occurs, and its errors contain no positions.

@@ -2,9 +2,9 @@
 //!
 //! The usual release is two plain commands. `HDEL` frees the lock, since the key is deleted with its last field, and
 //! `PUBLISH` then wakes the waiters. Together they cost the server less than the script that does the same. They also
-//! shorten a hand-over: Redis replies first to the client that was added to its list last, and a script adds the waiters
-//! before the client that called it. If Redis reads both commands at once, `HDEL` adds that client before `PUBLISH` adds
-//! the waiters, whose messages leave first.
+//! shorten a hand-over: Redis replies first to the client that was added to its list last, and a script adds the
+//! waiters before the client that called it. If Redis reads both commands at once, `HDEL` adds that client before
+//! `PUBLISH` adds the waiters, whose messages leave first.
 //!
 //! The two are not atomic, and need not be. A waiter that is woken while another one holds the lock waits again. If the
 //! process ends between the commands, waiters ask again as they do after any message that was lost.
@@ -178,8 +178,8 @@ fn delivery<'a, C: Client>(
 
 /// Frees the lock if the operation is its release, and wakes the waiters.
 ///
-/// Returns `None` if the script must be used: for all other operations; if the backend is set to use it; while the server's clock is unknown, since the
-/// replies have no time; and to say why the lease was not found.
+/// Returns `None` if the script must be used: for all other operations; if the backend is set to use it; while the
+/// server's clock is unknown, since the replies have no time; and to say why the lease was not found.
 async fn release<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,

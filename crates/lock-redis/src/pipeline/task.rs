@@ -76,8 +76,8 @@ impl<C: Client> Task<C> {
     }
 
     /// Begins a turn, and returns `false` if this task was replaced. The waker is registered before any other state is
-    /// read, since a wake-up in between would be missed otherwise, and under the mutex, so that it cannot replace that of a
-    /// later task.
+    /// read, since a wake-up in between would be missed otherwise, and under the mutex, so that it cannot replace that
+    /// of a later task.
     fn begin_turn(&self, context: &Context<'_>) -> bool {
         let Some(mut state) = self.state() else { return false };
         self.waker.register(context.waker());

@@ -1,5 +1,5 @@
-//! Wake-ups: one connection receives the messages for all names. A task keeps it subscribed to the desired channels, one
-//! acknowledged batch at a time.
+//! Wake-ups: one connection receives the messages for all names. A task keeps it subscribed to the desired channels,
+//! one acknowledged batch at a time.
 
 mod state;
 

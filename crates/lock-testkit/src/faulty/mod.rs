@@ -57,8 +57,8 @@ impl FaultyBackend {
         FaultyLedger { inner: Arc::new(inner), plan: self.plan.clone() }
     }
 
-    /// Returns the same store with a pipeline: a task on the current runtime executes each submitted operation, with the
-    /// faults from this backend's plan, and reports wake-ups from tasks in which requests may be submitted.
+    /// Returns the same store with a pipeline: a task on the current runtime executes each submitted operation, with
+    /// the faults from this backend's plan, and reports wake-ups from tasks in which requests may be submitted.
     ///
     /// A submission is dropped without a reply if its task is dropped or the backend panics.
     ///

@@ -29,8 +29,8 @@ pub enum LockStatus {
     /// [`keys`](crate::LockLayer::keys).
     HeldSet(LockSetHandle),
     /// The layer passed the request through without its lock, for this reason: because of its policy
-    /// [`on_unavailable`](crate::LockLayer::on_unavailable) or [`on_bad_key`](crate::LockLayer::on_bad_key), or because it
-    /// runs in [`shadow`](crate::LockLayer::shadow) mode.
+    /// [`on_unavailable`](crate::LockLayer::on_unavailable) or [`on_bad_key`](crate::LockLayer::on_bad_key), or because
+    /// it runs in [`shadow`](crate::LockLayer::shadow) mode.
     Unlocked(RejectReason),
 }
 

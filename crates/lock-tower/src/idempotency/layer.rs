@@ -122,8 +122,8 @@ impl IdempotencyLayer {
     /// Sets the time limit for each request to the store. If the store does not reply in time, a request whose handler
     /// was not called is rejected with 503 and `Retry-After`, and a response that cannot be stored is sent anyway.
     ///
-    /// The limit should be shorter than the [`max_hold`](LockLayer::max_hold) of the lock. A pool of connections needs a
-    /// limit of its own, such as sqlx's `acquire_timeout`: its default of 30 s also applies to your handlers.
+    /// The limit should be shorter than the [`max_hold`](LockLayer::max_hold) of the lock. A pool of connections needs
+    /// a limit of its own, such as sqlx's `acquire_timeout`: its default of 30 s also applies to your handlers.
     pub fn store_timeout(self, limit: Duration) -> Self {
         Self { terms: Terms { store_timeout: limit, ..self.terms }, ..self }
     }

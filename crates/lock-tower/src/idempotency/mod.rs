@@ -56,11 +56,11 @@
 //! | the lock is lost, the handler panics, the service or body fails, the server crashes | no | runs the handler again, as [`Attempt`] 2 |
 //! | the response cannot be stored, because the store does not respond in time or returns an error | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
 //!
-//! A 500 is stored because the work may have been done before the failure. The same applies to a
-//! 408 from a timeout inside this layer. To run the request again, the client must send a new key.
-//! A response is read to its end, or up to [`max_answer`](IdempotencyLayer::max_answer), before its head is sent. A stream
-//! without an end, such as server-sent events, therefore sends nothing until the lock's
-//! [`max_hold`](crate::LockLayer::max_hold), and is then rejected as lost. Keep such routes outside of this layer.
+//! A 500 is stored because the work may have been done before the failure. The same applies to a 408 from a timeout
+//! inside this layer. To run the request again, the client must send a new key. A response is read to its end, or up to
+//! [`max_answer`](IdempotencyLayer::max_answer), before its head is sent. A stream without an end, such as server-sent
+//! events, therefore sends nothing until the lock's [`max_hold`](crate::LockLayer::max_hold), and is then rejected as
+//! lost. Keep such routes outside of this layer.
 //!
 //! To store panics too, put a layer that converts them to a 500 inside this one.
 //!

@@ -117,10 +117,10 @@ macro_rules! sql_store {
                 Ok(purge.map_err(StoreError::failed)?.rows_affected())
             }
 
-            /// Checks on a transaction's connection that no newer attempt of the key has begun, and that there is no response
-            /// yet. For handlers that have an effect outside of the database, such as a charge: an attempt that lost its lock
-            /// may run on, and a newer one may have told the client that nothing was done. Call it in the transaction that
-            /// writes the intent of the effect.
+            /// Checks on a transaction's connection that no newer attempt of the key has begun, and that there is no
+            /// response yet. For handlers that have an effect outside of the database, such as a charge: an attempt
+            /// that lost its lock may run on, and a newer one may have told the client that nothing was done. Call it
+            /// in the transaction that writes the intent of the effect.
             ///
             /// # Errors
             /// - [`StoreError::Superseded`] if the record already has a response, was removed, or belongs to another
@@ -247,14 +247,14 @@ impl PostgresIdempotencyStore {
 
 #[cfg(feature = "sqlx-any")]
 sql_store! {
-    /// A store with records in an SQLite or PostgreSQL table, through sqlx's `Any`, for a program that is told at its start
-    /// which database to use.
+    /// A store with records in an SQLite or PostgreSQL table, through sqlx's `Any`, for a program that is told at its
+    /// start which database to use.
     ///
-    /// The program enables the databases as features of sqlx, and calls `sqlx::any::install_default_drivers()` before it
-    /// connects. A handler that [records its responses
+    /// The program enables the databases as features of sqlx, and calls `sqlx::any::install_default_drivers()` before
+    /// it connects. A handler that [records its responses
     /// itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) must begin its transaction on SQLite with
-    /// `pool.begin_with("begin immediate")`, a statement that PostgreSQL does not have. Otherwise, the transaction can fail
-    /// with `SQLITE_BUSY` at its first write.
+    /// `pool.begin_with("begin immediate")`, a statement that PostgreSQL does not have. Otherwise, the transaction can
+    /// fail with `SQLITE_BUSY` at its first write.
     AnyIdempotencyStore, sqlx::AnyPool, sqlx::AnyConnection, |connection| match connection.backend_name() {
         "SQLite" => Ok(Self::SQLITE_SCHEMA),
         "PostgreSQL" => Ok(Self::POSTGRES_SCHEMA),
@@ -264,12 +264,12 @@ sql_store! {
 
 #[cfg(feature = "sqlx-any")]
 impl AnyIdempotencyStore {
-    /// The statements that create the table and its index in SQLite, if they do not exist. Add them to your migrations, or
-    /// call [`create_table`](Self::create_table).
+    /// The statements that create the table and its index in SQLite, if they do not exist. Add them to your migrations,
+    /// or call [`create_table`](Self::create_table).
     pub const SQLITE_SCHEMA: &str = schema!("blob");
 
-    /// The statements that create the table and its index in PostgreSQL, if they do not exist. Add them to your migrations,
-    /// or call [`create_table`](Self::create_table).
+    /// The statements that create the table and its index in PostgreSQL, if they do not exist. Add them to your
+    /// migrations, or call [`create_table`](Self::create_table).
     pub const POSTGRES_SCHEMA: &str = schema!("bytea");
 }
 

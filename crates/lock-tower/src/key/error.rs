@@ -113,8 +113,8 @@ pub enum KeyError {
     Misconfigured(Cow<'static, str>),
     /// The source of the key did not respond. The request is rejected with 503. The text is not shown to the client.
     Unavailable(Cow<'static, str>),
-    /// The request matched no route of the router that the layer is around, so it has no path parameters. The request is
-    /// rejected with 404.
+    /// The request matched no route of the router that the layer is around, so it has no path parameters. The request
+    /// is rejected with 404.
     NoRoute,
 }
 

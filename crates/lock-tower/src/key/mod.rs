@@ -285,8 +285,8 @@ fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
     Ok(LockName::new(name)?)
 }
 
-/// Returns the error for a request that matched no route, if the key has a path parameter. `Router::layer` is also around
-/// the router's fallback.
+/// Returns the error for a request that matched no route, if the key has a path parameter. `Router::layer` is also
+/// around the router's fallback.
 #[cfg(feature = "axum")]
 fn without_route(pieces: &[Piece], parts: &Parts) -> Option<KeyError> {
     use axum::extract::{MatchedPath, OriginalUri};

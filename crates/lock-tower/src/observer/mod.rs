@@ -11,8 +11,8 @@
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //! | `idempotency.outcome` | the value of the [`IdempotencyOutcome`], behind an idempotency layer |
 //!
-//! A lost lock is logged at debug level in this span, and as an error by lock-core. No field of the span contains the key itself, but a
-//! [`LockError`](lock_core::LockError) in an event or in the log contains the name of the lock.
+//! A lost lock is logged at debug level in this span, and as an error by lock-core. No field of the span contains the
+//! key itself, but a [`LockError`](lock_core::LockError) in an event or in the log contains the name of the lock.
 
 mod dispatch;
 #[cfg(feature = "otel")]

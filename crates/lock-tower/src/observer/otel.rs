@@ -20,8 +20,8 @@ use std::{fmt, time::Duration};
 /// | `lock.http.hold.duration` | histogram, s | |
 ///
 /// `lock.outcome` is `acquired`, `cancelled`, or the value of a [`RejectReason`](crate::RejectReason::as_str):
-/// `contended`, `timeout`, `overloaded`, `backend_error`, `bad_key`, `key_unavailable`, `no_route`, `misconfigured` or `shut_down`.
-/// `lock.disposition` is `served`, `rejected`, `passed_through`, or `none` for a cancelled request.
+/// `contended`, `timeout`, `overloaded`, `backend_error`, `bad_key`, `key_unavailable`, `no_route`, `misconfigured` or
+/// `shut_down`. `lock.disposition` is `served`, `rejected`, `passed_through`, or `none` for a cancelled request.
 ///
 /// `http.route` is the route's template, never the path. Keys are never attributes, since they are
 /// unbounded.

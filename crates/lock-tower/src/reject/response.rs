@@ -1,5 +1,5 @@
-//! The responses to rejected requests: problem details (RFC 9457), trailers for gRPC clients, and the suggested delay of a
-//! retry.
+//! The responses to rejected requests: problem details (RFC 9457), trailers for gRPC clients, and the suggested delay
+//! of a retry.
 
 use super::{
     hash::KeyHash,

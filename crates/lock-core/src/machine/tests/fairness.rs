@@ -128,7 +128,8 @@ impl Story {
         u64::try_from(self.now.since(released_at).as_millis()).unwrap()
     }
 
-    /// Another process releases the lock, and a third one gets it. Returns the delay of the request that finds it taken.
+    /// Another process releases the lock, and a third one gets it. Returns the delay of the request that finds it
+    /// taken.
     fn delay_until_busy(&mut self) -> u64 {
         let delay = self.delay();
         let lease = self.tries();

@@ -325,8 +325,8 @@ fn events_and_commands_stay_small() {
     assert!(sizes.into_iter().zip(most).all(|(size, most)| size <= most), "{sizes:?}, at most {most:?}");
 }
 
-/// The driver allocates a machine for each acquire of a free lock and frees it with the release. glibc keeps freed blocks
-/// of up to 1,032 bytes for the thread's next request, and the driver's part of the block takes 248 of them.
+/// The driver allocates a machine for each acquire of a free lock and frees it with the release. glibc keeps freed
+/// blocks of up to 1,032 bytes for the thread's next request, and the driver's part of the block takes 248 of them.
 #[test]
 fn machine_fits_a_block_that_the_allocator_keeps() {
     let size = size_of::<Machine>();

@@ -1,5 +1,5 @@
-//! Releases: their results, for every possible reply; the minimum hold, for which the store keeps the lease even after the
-//! guards are released; and shutdown, after which nothing new begins.
+//! Releases: their results, for every possible reply; the minimum hold, for which the store keeps the lease even after
+//! the guards are released; and shutdown, after which nothing new begins.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The books of a fleet: each due instant is started, or counted in exactly one skip. Several planners share the rules of
-//! a ledger in virtual time, under random policies, body durations and faults.
+//! The books of a fleet: each due instant is started, or counted in exactly one skip. Several planners share the rules
+//! of a ledger in virtual time, under random policies, body durations and faults.
 
 use super::*;
 use lock_ledger::{
