@@ -251,6 +251,9 @@ impl Session {
 
     fn url(&self) -> String {
         match &self.servers[..] {
+            [] if matches!(self.contestant, Contestant::Sqlite | Contestant::SqliteFloor) => {
+                format!("sqlite:{}", self.records.path().join("locks.db").display())
+            }
             [] => String::new(),
             [one] => one.url(),
             several => {

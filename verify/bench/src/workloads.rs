@@ -40,12 +40,14 @@ pub(crate) enum Workload {
     Memory,
     /// Measure a request through `LockLayer` with a free in-memory lock
     Tower,
+    /// Measure locks in an SQLite file
+    Sqlite,
     /// Measure the growth of the cost with names and processes, and the limit of one Redis; takes minutes
     Growth,
 }
 
 impl Workload {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Uncontended,
         Self::Parallel,
         Self::Quorum,
@@ -56,12 +58,13 @@ impl Workload {
         Self::Held,
         Self::Memory,
         Self::Tower,
+        Self::Sqlite,
         Self::Growth,
     ];
 
     /// Returns the workloads of `all`. A short run skips `growth`, the last one.
     pub(crate) fn all(effort: Effort) -> &'static [Self] {
-        if effort == Effort::Quick { &Self::ALL[..10] } else { &Self::ALL }
+        if effort == Effort::Quick { &Self::ALL[..11] } else { &Self::ALL }
     }
 
     /// Returns the heading of the tables.
@@ -79,6 +82,7 @@ impl Workload {
             Self::Held => "Held locks, renewed with the default lease",
             Self::Memory => "In memory",
             Self::Tower => "A request under a free in-memory lock",
+            Self::Sqlite => "An SQLite file",
             Self::Growth => "Growth, server alone on a processor",
         }
     }
@@ -96,6 +100,7 @@ impl Workload {
             Self::Held => held(effort),
             Self::Memory => memory(effort),
             Self::Tower => tower(effort),
+            Self::Sqlite => sqlite(effort),
             Self::Growth => growth(effort),
         }
     }
@@ -399,6 +404,26 @@ fn memory(effort: Effort) -> Vec<Case> {
     vec![
         case("uncontended, 1 task", Load::uncontended(1, effort.window()), Some(effort.counted_cycles())),
         case("contended, 16 tasks", Load::contended(16, Work::Nothing, effort.window()), None),
+    ]
+}
+
+fn sqlite(effort: Effort) -> Vec<Case> {
+    let case = |label: &str, load, processes, compared| Case {
+        series: None,
+        label: label.to_owned(),
+        measurement: cycles(effort, load, processes, Placement::Free, None),
+        contestants: vec![Contestant::Sqlite, Contestant::SqliteFloor],
+        rounds: effort.rounds(),
+        columns: vec![Metric::Rate, Metric::CycleP50, Metric::HandoverP50, Metric::HandoverP99, Metric::ClientCpu],
+        ratios: vec![Ratio { metric: compared, to: Contestant::SqliteFloor }],
+    };
+    let pause = Duration::from_millis(2);
+    let hand_over =
+        Load { pause, ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window()) };
+    vec![
+        case("uncontended, 1 task", Load::uncontended(1, effort.window()), 1, Metric::CycleP50),
+        case("uncontended, 16 tasks", Load::uncontended(16, effort.window()), 1, Metric::Rate),
+        case("2 processes, 1 task each, held for 5 ms", hand_over, 2, Metric::HandoverP50),
     ]
 }
 

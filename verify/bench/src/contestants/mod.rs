@@ -5,6 +5,7 @@ mod hash;
 mod ours;
 #[cfg(feature = "rslock")]
 mod rslock;
+mod sqlite;
 
 #[cfg(feature = "rslock")]
 pub(crate) use self::rslock::Rslock;
@@ -12,6 +13,7 @@ pub(crate) use self::{
     floor::{Fenced, FencedRedisRs, SetNx},
     hash::{HandOff, Hash, Queue, QuorumFloor},
     ours::{Fred, FredOtel, Memory, Quorum, RedisRs, TokioMutex},
+    sqlite::{Sqlite, SqliteFloor},
 };
 
 use crate::Result;
@@ -92,6 +94,8 @@ pub(crate) enum Contestant {
     QuorumFloor,
     RslockQuorum,
     RslockQuorumOneStopped,
+    Sqlite,
+    SqliteFloor,
     TokioMutex,
     Layer,
     LayerFloor,
@@ -118,6 +122,8 @@ impl Contestant {
             Self::QuorumFloor => "quorum floor",
             Self::RslockQuorum => "rslock, 5 nodes",
             Self::RslockQuorumOneStopped => "rslock, 5 nodes, one stopped",
+            Self::Sqlite => "lock-sqlx, SQLite",
+            Self::SqliteFloor => "SQLite floor",
             Self::TokioMutex => "tokio Mutex",
             Self::Layer => "lock-tower, in memory",
             Self::LayerFloor => "layer floor",
@@ -158,6 +164,11 @@ impl Contestant {
             }
             Self::RslockQuorum => "rslock with five servers, otherwise as above",
             Self::RslockQuorumOneStopped => "the same, with one of the servers stopped by SIGSTOP",
+            Self::Sqlite => "lock-core over `SqliteBackend`, default options",
+            Self::SqliteFloor => {
+                "one statement that takes the lock and counts a token, one that releases it, with the same durability; \
+                 it polls every 2 ms; no renewal"
+            }
             Self::TokioMutex => {
                 "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
             }
@@ -179,7 +190,13 @@ impl Contestant {
     /// Returns the number of Redis servers that the contestant needs.
     pub(crate) fn servers(self) -> usize {
         match self {
-            Self::Memory | Self::TokioMutex | Self::Layer | Self::LayerFloor | Self::Handler => 0,
+            Self::Memory
+            | Self::Sqlite
+            | Self::SqliteFloor
+            | Self::TokioMutex
+            | Self::Layer
+            | Self::LayerFloor
+            | Self::Handler => 0,
             Self::Quorum
             | Self::QuorumOneStopped
             | Self::QuorumFloor
