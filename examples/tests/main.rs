@@ -39,6 +39,11 @@ fn fenced_write_refuses_the_zombie() {
 }
 
 #[test]
+fn fenced_transaction_refuses_the_zombie() {
+    shows(env!("CARGO_BIN_EXE_fenced_transaction"), "A is refused\n");
+}
+
+#[test]
 fn reentrant_calls_share_one_hold() {
     shows(env!("CARGO_BIN_EXE_reentrant_calls"), "  book(bob) re-entered with the same token ");
 }

@@ -414,7 +414,13 @@ fn sqlite(effort: Effort) -> Vec<Case> {
         measurement: cycles(effort, load, processes, Placement::Free, None),
         contestants: vec![Contestant::Sqlite, Contestant::SqliteFloor],
         rounds: effort.rounds(),
-        columns: vec![Metric::Rate, Metric::CycleP50, Metric::HandoverP50, Metric::HandoverP99, Metric::ClientCpu],
+        columns: vec![
+            Metric::Rate,
+            Metric::CycleP50,
+            Metric::HandoverP50,
+            Metric::HandoverP99,
+            Metric::ClientCpu,
+        ],
         ratios: vec![Ratio { metric: compared, to: Contestant::SqliteFloor }],
     };
     let pause = Duration::from_millis(2);

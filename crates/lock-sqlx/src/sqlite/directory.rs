@@ -11,12 +11,10 @@ use lock_core::{
 use sqlx::SqliteConnection;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Writes a card, and deletes the expired ones.
+/// Deletes the expired cards, and writes one. Each statement is a transaction of its own, so an error leaves none open.
 const WRITE_CARD: &str = "
-begin immediate;
 delete from distlock_card where expires_ms < ?4;
-insert or replace into distlock_card (process, card, expires_ms) values (?1, ?2, ?3);
-commit";
+insert or replace into distlock_card (process, card, expires_ms) values (?1, ?2, ?3)";
 
 const REMOVE_CARD: &str = "delete from distlock_card where process = ?1";
 
