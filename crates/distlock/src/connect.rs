@@ -63,8 +63,13 @@ pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
     Ok(LockFactory::new(connectors().connect_lazy(url)?))
 }
 
-/// Refuses a URL of Redis if no client for it is built in. Does not repeat any of it, since it may contain a password.
+/// Refuses a URL whose store is not built in. Does not repeat any of it, since it may contain a password.
 fn check_scheme(url: &str) -> Result<(), LockError> {
+    if cfg!(not(feature = "sqlite")) && is_of_sqlite(url) {
+        return Err(LockError::invalid_url(
+            "SQLite is not built in: enable the feature `sqlite` of distlock",
+        ));
+    }
     let has_client = cfg!(any(feature = "fred", feature = "redis"));
     match has_client || !is_of_redis(url) {
         true => Ok(()),
@@ -143,10 +148,14 @@ fn is_in_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
 
+fn is_of_sqlite(url: &str) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("sqlite"))
+}
+
 /// Refuses the URL of a store that has locks, but no run ledger.
 #[cfg(any(feature = "fred", feature = "redis"))]
 fn check_ledger(url: &str) -> Result<(), LockError> {
-    match url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("sqlite")) {
+    match is_of_sqlite(url) {
         true => Err(LockError::invalid_url(
             "an SQLite file has no run ledger: use the URL of a Redis server for the scheduler",
         )),
@@ -175,6 +184,15 @@ mod tests {
         for refused in refused {
             let text = refused.map(drop).unwrap_err().to_string();
             assert!(text.contains("URL of a Redis server"), "{text}");
+        }
+    }
+
+    #[test]
+    fn sqlite_that_is_not_built_in_names_the_feature() {
+        let refused = connect_lazy("sqlite:/missing/locks.db");
+        match cfg!(feature = "sqlite") {
+            true => assert!(refused.is_ok(), "it is opened by the first request"),
+            false => assert!(refused.unwrap_err().to_string().contains("feature `sqlite` of distlock")),
         }
     }
 

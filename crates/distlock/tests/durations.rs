@@ -1,7 +1,13 @@
 //! Every public function that takes a duration, with zero and with the longest one. The result is an error or the
 //! documented effect, never a panic, and never a call without an end.
 
-#![cfg(all(feature = "cron", feature = "fred", feature = "idempotency", feature = "testing"))]
+#![cfg(all(
+    feature = "cron",
+    feature = "fred",
+    feature = "idempotency",
+    feature = "sqlite",
+    feature = "testing"
+))]
 #![allow(clippy::unwrap_used)]
 
 use distlock::{
@@ -160,6 +166,12 @@ cases! { REAL: |d|
         let server = RedisServer::start();
         let redis = distlock::fred::RedisBackend::connect(&server.url()).await.unwrap();
         let _ = redis.write_card(ProcessId::random(), card().await, d).await;
+    }
+    "SqliteBackend::write_card" => {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+        let sqlite = distlock::sql::SqliteBackend::connect(&url).await.unwrap();
+        let _ = sqlite.write_card(ProcessId::random(), card().await, d).await;
     }
     "RedisBackendBuilder::connect_timeout" => {
         let server = RedisServer::start();

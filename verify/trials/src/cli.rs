@@ -32,7 +32,7 @@ pub struct Cli {
     #[arg(long, value_name = "ADDRESS")]
     pub referee: Option<SocketAddr>,
 
-    /// The server, as `redis://127.0.0.1:6379`
+    /// The server, as `redis://127.0.0.1:6379`, or a file, as `sqlite:locks.db`
     pub url: String,
 
     /// The command
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Connects a store for locks.
+    /// Connects a store for locks: a Redis, or an SQLite file.
     ///
     /// # Errors
     /// The error of the connection.
@@ -191,6 +191,9 @@ impl Client {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect(self, url: &str) -> Result<Store, LockError> {
+        if url.starts_with("sqlite:") {
+            return lock_sqlx::Sqlite.connect(url).await;
+        }
         match self {
             Self::Fred => lock_fred::Redis.connect(url).await,
             Self::RedisRs => lock_redis_rs::Redis.connect(url).await,

@@ -9,7 +9,7 @@ use lock_core::{
     inspect::{ListLimits, Listing},
 };
 use sqlx::SqliteConnection;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Deletes the expired cards, and writes one. Each statement is a transaction of its own, so an error leaves none open.
 const WRITE_CARD: &str = "
@@ -28,11 +28,11 @@ order by name";
 
 pub(super) async fn write_card(
     connection: &mut SqliteConnection,
+    now: UtcTime,
     process: ProcessId,
     card: String,
     ttl: Duration,
 ) -> Result<(), BackendError> {
-    let now = UtcTime::from(SystemTime::now());
     let write = sqlx::query(WRITE_CARD)
         .bind(process.to_string())
         .bind(card)
@@ -53,26 +53,26 @@ pub(super) async fn remove_card(
 
 pub(super) async fn read_card(
     connection: &mut SqliteConnection,
+    now: UtcTime,
     process: ProcessId,
 ) -> Result<Option<String>, BackendError> {
-    let now = millis(SystemTime::now().into());
-    let read = sqlx::query_scalar(READ_CARD).bind(process.to_string()).bind(now);
+    let read = sqlx::query_scalar(READ_CARD).bind(process.to_string()).bind(millis(now));
     read.fetch_optional(connection).await.map_err(|error| failed("read a process card", Applied::No, error))
 }
 
 pub(super) async fn list(
     connection: &mut SqliteConnection,
+    now: UtcTime,
     prefix: String,
     limits: ListLimits,
 ) -> Result<Listing, BackendError> {
-    let until = Instant::now() + limits.time();
-    let now = millis(SystemTime::now().into());
-    let mut rows = sqlx::query_scalar::<_, String>(LIST).bind(prefix).bind(now).fetch(connection);
+    let begun = Instant::now();
+    let mut rows = sqlx::query_scalar::<_, String>(LIST).bind(prefix).bind(millis(now)).fetch(connection);
     let (mut names, mut is_truncated) = (Vec::new(), false);
     while let Some(name) = rows.try_next().await.map_err(|error| failed("list locks", Applied::No, error))? {
         // A reserved name is not valid.
         let Ok(name) = LockName::new(name) else { continue };
-        is_truncated = names.len() == limits.names() || Instant::now() > until;
+        is_truncated = names.len() == limits.names() || begun.elapsed() > limits.time();
         if is_truncated {
             break;
         }

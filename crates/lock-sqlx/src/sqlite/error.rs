@@ -17,12 +17,13 @@ pub(super) fn failed(what: &str, applied: Applied, error: sqlx::Error) -> Backen
         Some(CANTOPEN) => {
             (Kind::Misconfigured, ": check that its folder exists and that this user may open it")
         }
-        Some(CORRUPT | NOTADB) => (Kind::WrongType, ": the file is damaged, or no SQLite database"),
+        Some(CORRUPT | NOTADB) => {
+            (Kind::WrongType, ": the file is damaged, or no SQLite database; name another file")
+        }
         Some(ERROR) => (Kind::Misconfigured, ": the tables are not those that this version created"),
         _ => (Kind::Unavailable, ""),
     };
-    BackendError::new(kind, applied, format!("failed to {what} in the sqlite file{remedy}"))
-        .with_source(error)
+    BackendError::new(kind, applied, format!("failed to {what} in sqlite{remedy}")).with_source(error)
 }
 
 /// Returns `true` if the file was locked, so that the same statement may succeed now.

@@ -2,7 +2,7 @@
 
 use super::SqliteBackend;
 use lock_core::Hold;
-use sqlx::SqliteConnection;
+use sqlx::{Connection as _, SqliteConnection};
 
 /// The tokens of the last grant. The row stays at least as long as its lease.
 const LAST_GRANT: &str = "select first, last from distlock_lock where name = ?1";
@@ -14,9 +14,28 @@ pub enum FenceError {
     /// The hold has ended, or a newer one was granted.
     #[error("the hold has ended, or a newer one was granted: roll back the transaction")]
     Stale,
+    /// The connection is not in a transaction that sqlx began, so the fence would protect nothing.
+    #[error("the connection is not in a transaction: begin one with `pool.begin_with(\"begin immediate\")`")]
+    NoTransaction,
+    /// The database has no locks.
+    #[error("the transaction is not in the file of the locks: keep the locks and the data in one file")]
+    OtherFile,
     /// The database failed.
     #[error("the hold could not be compared with the last grant: roll back the transaction")]
-    Failed(#[from] sqlx::Error),
+    Failed(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for FenceError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database)
+                if database.message().contains("no such table: distlock_lock") =>
+            {
+                Self::OtherFile
+            }
+            _ => Self::Failed(error),
+        }
+    }
 }
 
 impl SqliteBackend {
@@ -48,11 +67,15 @@ impl SqliteBackend {
     ///
     /// # Errors
     /// - [`FenceError::Stale`] if the hold has ended or a newer one was granted;
+    /// - [`FenceError::NoTransaction`] or [`FenceError::OtherFile`] if the check would protect nothing;
     /// - [`FenceError::Failed`] if the database fails.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the transaction open. The caller must roll it back.
     pub async fn fence(connection: &mut SqliteConnection, hold: &impl AsRef<Hold>) -> Result<(), FenceError> {
+        if !connection.is_in_transaction() {
+            return Err(FenceError::NoTransaction);
+        }
         let hold = hold.as_ref();
         let Some(stored) = hold.pinned() else { return Err(FenceError::Stale) };
         let grant: Option<(i64, Option<i64>)> =

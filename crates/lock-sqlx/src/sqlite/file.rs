@@ -1,9 +1,14 @@
 //! The file: its URL, the checks and the tables when it is opened, and whether it is still the same.
 
-use super::error::{failed, is_busy};
+use super::{
+    clock::{self, FileClock},
+    error::{failed, is_busy},
+    row::micros,
+};
 use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind},
+    clock::UtcTime,
 };
 use sqlx::{
     ConnectOptions, Connection, SqliteConnection,
@@ -12,15 +17,16 @@ use sqlx::{
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 use tokio::time::sleep;
 
 /// The time that a statement waits for another process's transaction. It is below the default timeout of a request.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The number of attempts to open a file that other processes are creating, and the pause between them.
-const ATTEMPTS: u32 = 20;
+/// The time for which a file is tried to be opened that other processes are creating, and the pause between two attempts.
+const CREATED_WITHIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The oldest version with the operator `->>`.
@@ -29,11 +35,19 @@ const OLDEST_SQLITE: (u32, u32) = (3, 38);
 /// The version of the tables.
 const SCHEMA_VERSION: i64 = 1;
 
-/// Creates the tables. `expires_ms` and `keep_ms` are milliseconds since 1970; a lease and a counter end after theirs.
+/// Creates the tables, and sets the clock after a start of the machine. Times are microseconds and milliseconds since 1970;
+/// a lease and a counter end after theirs. Parameters: version, start, wall clock, time since the start.
 const SCHEMA: &str = "
 begin immediate;
-create table if not exists distlock_meta (version integer not null);
-insert into distlock_meta (version) select ?1 where not exists (select 1 from distlock_meta);
+create table if not exists distlock_meta (
+    version integer not null,
+    start text, -- tells the start of the machine from others
+    started_us integer not null, -- the time of that start
+    seen_us integer not null -- the latest time that was read; the next start is not before it
+);
+insert into distlock_meta (version, started_us, seen_us)
+select ?1, 0, 0 where not exists (select 1 from distlock_meta);
+update distlock_meta set start = ?2, started_us = max(?3, seen_us) - ?4 where start is not ?2;
 create table if not exists distlock_lock (
     name text primary key,
     lease text, -- null if the lock is free
@@ -52,13 +66,17 @@ create table if not exists distlock_card (
 ) without rowid;
 commit";
 
-const LOOK: &str = "select sqlite_version(), (select max(version) from distlock_meta)";
+const LOOK: &str = "select sqlite_version(), version, start, started_us from distlock_meta";
+
+/// The versions of SQLite and of the tables; the start of the machine, and its time.
+type Meta = (String, i64, Option<String>, i64);
 
 /// The file that a URL names.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     path: PathBuf,
     synchronous: SqliteSynchronous,
+    clock: Arc<FileClock>,
 }
 
 /// A connection to the file.
@@ -73,9 +91,10 @@ impl Place {
         let rest = url.strip_prefix("sqlite:").unwrap_or(url);
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        if path.is_empty() || path == ":memory:" {
+        if path.is_empty() || path == ":memory:" || path.starts_with("file:") {
             return Err(LockError::invalid_url(
-                "an sqlite URL names a file, for example `sqlite:locks.db`; for locks in memory, write `memory:`",
+                "an sqlite URL names a file by its path, for example `sqlite:/var/lib/shop/locks.db`; for locks in memory, \
+                 write `memory:`",
             ));
         }
         let mut synchronous = SqliteSynchronous::Normal;
@@ -83,9 +102,12 @@ impl Place {
             synchronous = match parameter {
                 "synchronous=normal" => SqliteSynchronous::Normal,
                 "synchronous=full" => SqliteSynchronous::Full,
+                // As for sqlx, and always so here.
+                "mode=rwc" => synchronous,
                 _ => {
                     return Err(LockError::invalid_url(
-                        "an sqlite URL has one parameter, `synchronous=normal` or `synchronous=full`",
+                        "the parameters of an sqlite URL are `synchronous=normal` or `synchronous=full`: remove the \
+                         others (the file is opened for writing, and created if it is missing)",
                     ));
                 }
             };
@@ -97,32 +119,44 @@ impl Place {
         })?;
         let path = std::path::absolute(path)
             .map_err(|error| LockError::invalid_url(format!("the path cannot be resolved: {error}")))?;
-        Ok(Self { path, synchronous })
+        Ok(Self { path, synchronous, clock: Arc::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Returns the time of the file.
+    pub(super) fn now(&self) -> UtcTime {
+        self.clock.now()
+    }
+
     /// Opens the file, and creates it and its tables if they are missing.
     pub(super) async fn open(&self) -> Result<Open, BackendError> {
         self.refuse_network()?;
-        let mut attempts = 1;
-        let mut connection = loop {
+        if self.path.is_dir() {
+            let path = self.path.display();
+            return Err(misconfigured(format!(
+                "`{path}` is a folder: name a file in it, such as `locks.db`"
+            )));
+        }
+        let what = format!("open `{}`, or create its tables,", self.path.display());
+        let begun = Instant::now();
+        let (connection, (sqlite, schema, _, started)) = loop {
             match self.connect().await {
-                Ok(connection) => break connection,
-                Err(error) if is_busy(&error) && attempts < ATTEMPTS => attempts += 1,
-                Err(error) => return Err(failed("open or create the tables", Applied::No, error)),
+                Ok(opened) => break opened,
+                Err(error) if is_busy(&error) && begun.elapsed() < CREATED_WITHIN => {}
+                Err(error) => return Err(failed(&what, Applied::No, error)),
             }
             sleep(PAUSE).await;
         };
-        let looked = sqlx::query_as(LOOK).fetch_one(&mut connection).await;
-        let (sqlite, schema) = looked.map_err(|error| failed("read the version", Applied::No, error))?;
         check_versions(sqlite, schema)?;
+        self.clock.set(started);
         Ok(Open { connection, identity: Identity::of(&self.path) })
     }
 
-    async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
+    /// Opens the file, and reads its data. Writes only after a start of the machine, and if there are no tables.
+    async fn connect(&self) -> Result<(SqliteConnection, Meta), sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
             .create_if_missing(true)
@@ -131,8 +165,19 @@ impl Place {
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         let mut connection = SqliteConnection::connect_with(&options).await?;
-        sqlx::query(SCHEMA).bind(SCHEMA_VERSION).execute(&mut connection).await?;
-        Ok(connection)
+        let start = clock::start();
+        let look = sqlx::query_as::<_, Meta>(LOOK);
+        if let Ok(Some(meta)) = look.fetch_optional(&mut connection).await
+            && (meta.2 == start || meta.1 > SCHEMA_VERSION)
+        {
+            return Ok((connection, meta));
+        }
+        let create = sqlx::query(SCHEMA).bind(SCHEMA_VERSION).bind(start);
+        let create =
+            create.bind(micros(UtcTime::now())).bind(i64::try_from(clock::since_start()).unwrap_or(0));
+        create.execute(&mut connection).await?;
+        let meta = sqlx::query_as(LOOK).fetch_one(&mut connection).await?;
+        Ok((connection, meta))
     }
 
     /// SQLite's write-ahead log needs memory that all processes share, and locks that the file system enforces.
@@ -245,7 +290,7 @@ mod tests {
         for (url, path, synchronous) in [
             ("sqlite:/a/b.db", "/a/b.db", SqliteSynchronous::Normal),
             ("sqlite:///a/b.db?synchronous=full", "/a/b.db", SqliteSynchronous::Full),
-            ("sqlite:/a/%23%C3%A9.db?synchronous=normal", "/a/#é.db", SqliteSynchronous::Normal),
+            ("sqlite:/a/%23%C3%A9.db?mode=rwc&synchronous=normal", "/a/#é.db", SqliteSynchronous::Normal),
         ] {
             let place = Place::parse(url).unwrap();
             assert_eq!(place.path(), Path::new(path));
@@ -257,9 +302,10 @@ mod tests {
     #[test]
     fn unusable_urls_have_a_remedy() {
         for (url, remedy) in [
-            ("sqlite:", "sqlite:locks.db"),
+            ("sqlite:", "by its path"),
+            ("sqlite:file:a.db?synchronous=full", "by its path"),
             ("sqlite::memory:", "memory:"),
-            ("sqlite:a.db?mode=ro", "synchronous=full"),
+            ("sqlite:a.db?mode=ro", "remove the others"),
             ("sqlite:100%.db", "%25"),
         ] {
             let error = Place::parse(url).unwrap_err().to_string();

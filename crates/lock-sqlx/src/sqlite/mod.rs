@@ -4,6 +4,7 @@
 //! it reads the rows, applies the store rules of lock-core, and writes the rows that have changed. It also sees which
 //! locks other processes have released.
 
+mod clock;
 mod directory;
 mod error;
 mod fence;
@@ -29,7 +30,7 @@ use lock_core::{
 use std::{
     fmt,
     sync::{Arc, Weak},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -50,8 +51,8 @@ use tokio::sync::{mpsc, oneshot};
 /// - If the file is replaced, all holds are checked, as after the restart of a server.
 ///
 /// # Wake-ups
-/// A release wakes the waiters of its process immediately. While a task waits, each process asks SQLite every 2 ms
-/// whether another one has written (`pragma data_version`).
+/// A release wakes the waiters of its process immediately. While a task waits, each process asks SQLite every 2 to 20 ms
+/// whether another one has written (`pragma data_version`): the longer nothing happens, the less often.
 ///
 /// # Stored data
 /// The tables `distlock_lock`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
@@ -137,7 +138,7 @@ impl Backend for SqliteBackend {
     }
 
     fn server_now(&self, _: &LockName) -> Option<UtcTime> {
-        Some(SystemTime::now().into())
+        Some(self.inner.place.now())
     }
 
     fn submit(&self, submission: Submission) {

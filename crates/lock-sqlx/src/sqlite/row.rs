@@ -135,7 +135,7 @@ impl Row {
     }
 
     fn wake(&mut self, now: UtcTime) {
-        self.freed = signed(now.as_micros()).max(self.freed.saturating_add(1));
+        self.freed = micros(now).max(self.freed.saturating_add(1));
     }
 }
 
@@ -155,4 +155,8 @@ fn unsigned(number: i64) -> u64 {
 /// Returns a time as a column has it.
 pub(super) fn millis(time: UtcTime) -> i64 {
     signed(time.as_millis())
+}
+
+pub(super) fn micros(time: UtcTime) -> i64 {
+    signed(time.as_micros())
 }

@@ -5,7 +5,7 @@ use super::{
     directory,
     error::{failed, is_busy},
     file::{Open, Place},
-    row::{Row, Stored, millis},
+    row::{Row, Stored, micros, millis},
 };
 use lock_core::{
     LockName, Worker,
@@ -21,7 +21,7 @@ use sqlx::SqliteConnection;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -31,8 +31,10 @@ use tokio::{
 /// The maximum number of requests in a transaction.
 const MAX_BATCH: usize = 256;
 
-/// The interval at which the file is checked for releases by other processes, while a task of this one waits.
-const LOOK: Duration = Duration::from_millis(2);
+/// The pauses between two looks for releases by other processes, while a task of this one waits: a sixteenth of the time
+/// since something happened, within these limits. So a wake-up is late by a small part of the wait.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The number of transactions after which expired rows are deleted, and the number of rows that are deleted then.
 const SWEEP_EVERY: u32 = 64;
@@ -59,8 +61,9 @@ select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock
 
 const FREED: &str = "select name, freed from distlock_lock where name in (select value from json_each(?1))";
 
-/// Deletes free rows whose counters have expired.
+/// Deletes free rows whose counters have expired, and notes the time.
 const SWEEP: &str = "
+update distlock_meta set seen_us = max(seen_us, ?3);
 delete from distlock_lock where name in (
     select name from distlock_lock where keep_ms < ?1 and (lease is null or expires_ms < ?1) limit ?2
 )";
@@ -152,6 +155,8 @@ pub(super) struct Task {
     reported: HashMap<LockName, i64>,
     /// SQLite's number for the contents of the file. Only other connections change it.
     version: i64,
+    /// The time of the last request, or change by another connection.
+    active: Instant,
     transactions: u32,
     /// Keeps the thread of this task running.
     _keeper: Worker,
@@ -164,8 +169,8 @@ impl Task {
         watchers: Arc<SubscriptionRegistry>,
         keeper: Worker,
     ) -> Self {
-        let reported = HashMap::new();
-        Self { place, open, watchers, reported, version: 0, transactions: 0, _keeper: keeper }
+        let (reported, active) = (HashMap::new(), Instant::now());
+        Self { place, open, watchers, reported, version: 0, active, transactions: 0, _keeper: keeper }
     }
 
     /// Serves the queue until the store is dropped.
@@ -173,18 +178,20 @@ impl Task {
         let mut jobs = Vec::new();
         loop {
             let is_watching = self.open.is_some() && !self.watchers.is_empty();
+            let pause = (self.active.elapsed() / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             tokio::select! {
                 biased;
                 taken = queue.recv_many(&mut jobs, MAX_BATCH) => match taken {
                     0 => return,
                     _ => self.serve(jobs.drain(..)).await,
                 },
-                () = sleep(LOOK), if is_watching => self.look().await,
+                () = sleep(pause), if is_watching => self.look().await,
             }
         }
     }
 
     async fn serve(&mut self, jobs: impl Iterator<Item = Job>) {
+        self.active = Instant::now();
         let (mut changes, mut others) = (Vec::new(), Vec::new());
         for job in jobs {
             match job {
@@ -228,7 +235,7 @@ impl Task {
             Err(error) => return changes.into_iter().for_each(|change| change.fail(error.clone())),
         };
         // Read while the transaction has the write lock, so no process reads an earlier time after it.
-        let now = UtcTime::from(SystemTime::now());
+        let now = self.place.now();
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
             match rows.of(change.name()) {
@@ -289,7 +296,7 @@ impl Task {
     /// Deletes expired rows. If that fails, the next sweep does it.
     async fn sweep(&mut self, now: UtcTime) {
         if let Some(open) = &mut self.open {
-            let sweep = sqlx::query(SWEEP).bind(millis(now)).bind(SWEEP_ROWS);
+            let sweep = sqlx::query(SWEEP).bind(millis(now)).bind(SWEEP_ROWS).bind(micros(now));
             if let Err(error) = sweep.execute(&mut open.connection).await {
                 tracing::debug!(%error, "failed to delete expired rows of the sqlite file");
             }
@@ -303,6 +310,7 @@ impl Task {
         // If it fails, the next request reports the error.
         if version.as_ref().is_ok_and(|version| *version != self.version) {
             self.version = version.unwrap_or_default();
+            self.active = Instant::now();
             let names: BTreeSet<_> = self.watchers.names().into_iter().collect();
             self.reported.retain(|name, _| names.contains(name));
             for (name, freed) in self.freed(&names).await.unwrap_or_default() {
@@ -326,13 +334,14 @@ impl Task {
 
     /// Answers a request that changes no lock.
     async fn answer(&mut self, job: Job) {
+        let place = self.place.clone();
         match job {
             Job::Lease(_) | Job::Force(..) => {}
             Job::Inspect(name, reply) => answer(reply, self.inspect(name).await),
             Job::Watch(name, reply) => answer(reply, self.watch(name).await),
             Job::WriteCard { process, card, ttl, reply } => match self.connection().await {
                 Ok(connection) => {
-                    answer(reply, directory::write_card(connection, process, card, ttl).await);
+                    answer(reply, directory::write_card(connection, place.now(), process, card, ttl).await);
                 }
                 Err(error) => answer(reply, Err(error)),
             },
@@ -341,11 +350,13 @@ impl Task {
                 Err(error) => answer(reply, Err(error)),
             },
             Job::ReadCard(process, reply) => match self.connection().await {
-                Ok(connection) => answer(reply, directory::read_card(connection, process).await),
+                Ok(connection) => answer(reply, directory::read_card(connection, place.now(), process).await),
                 Err(error) => answer(reply, Err(error)),
             },
             Job::List { prefix, limits, reply } => match self.connection().await {
-                Ok(connection) => answer(reply, directory::list(connection, prefix, limits).await),
+                Ok(connection) => {
+                    answer(reply, directory::list(connection, place.now(), prefix, limits).await)
+                }
                 Err(error) => answer(reply, Err(error)),
             },
         }
@@ -355,7 +366,7 @@ impl Task {
         let read = sqlx::query_as(READ).bind(name.as_str()).fetch_optional(self.connection().await?).await;
         let stored: Option<Stored> = read.map_err(|error| failed("read a lock", Applied::No, error))?;
         let row = stored.map_or(Ok(Row::default()), |stored| stored.row())?;
-        let now = UtcTime::from(SystemTime::now());
+        let now = self.place.now();
         Ok(Reply::new(now, row.inspect(now)))
     }
 

@@ -12,9 +12,14 @@ use std::{env, time::Duration};
 /// The number of rounds in a long run; otherwise a twentieth of it.
 const ROUNDS: u64 = 1_000;
 
+async fn pool_without_locks(file: &LockFile) -> SqlitePool {
+    let options = SqliteConnectOptions::new().filename(file.path()).create_if_missing(true);
+    let options = options.busy_timeout(Duration::from_secs(30));
+    SqlitePoolOptions::new().max_connections(2).connect_with(options).await.unwrap()
+}
+
 async fn pool(file: &LockFile) -> SqlitePool {
-    let options = SqliteConnectOptions::new().filename(file.path()).busy_timeout(Duration::from_secs(30));
-    let pool = SqlitePoolOptions::new().max_connections(2).connect_with(options).await.unwrap();
+    let pool = pool_without_locks(file).await;
     sqlx::query("create table if not exists written (number integer primary key, token integer)")
         .execute(&pool)
         .await
@@ -56,9 +61,23 @@ async fn ended_hold_is_stale() {
     write(&pool, &guard, Duration::ZERO).await.unwrap();
     let hold = guard.hold();
     guard.release().await.unwrap();
-    let mut connection = pool.acquire().await.unwrap();
-    let error = SqliteBackend::fence(&mut connection, &hold).await.unwrap_err();
+    let mut tx = pool.begin().await.unwrap();
+    let error = SqliteBackend::fence(&mut tx, &hold).await.unwrap_err();
     assert!(matches!(error, FenceError::Stale), "{error:?}");
+}
+
+#[tokio::test]
+async fn fence_that_protects_nothing_is_refused() {
+    let (file, other) = (LockFile::new(), LockFile::new());
+    let locks = file.locks().await;
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let mut connection = pool(&file).await.acquire().await.unwrap();
+    let error = SqliteBackend::fence(&mut connection, &guard).await.unwrap_err();
+    assert!(matches!(error, FenceError::NoTransaction), "{error:?}");
+    let elsewhere = pool_without_locks(&other).await;
+    let mut tx = elsewhere.begin().await.unwrap();
+    let error = SqliteBackend::fence(&mut tx, &guard).await.unwrap_err();
+    assert!(matches!(error, FenceError::OtherFile), "{error:?}");
 }
 
 /// The holder has not noticed yet that another one was granted.

@@ -26,6 +26,25 @@ async fn file_in_a_missing_folder_is_refused() {
 }
 
 #[tokio::test]
+async fn folder_is_refused() {
+    let file = LockFile::new();
+    let (kind, text) = refusal(&format!("sqlite:{}", file.path().parent().unwrap().display())).await;
+    assert_eq!(kind, LockErrorKind::Backend);
+    assert!(text.contains("is a folder: name a file in it"), "{text}");
+}
+
+/// The tables are there, so a connect writes nothing.
+#[tokio::test]
+async fn transaction_of_the_application_does_not_delay_a_connect() {
+    let file = LockFile::new();
+    drop(file.client().await);
+    let mut application = raw(&file).await;
+    let transaction = application.begin_with("begin immediate").await.unwrap();
+    file.client().await;
+    transaction.rollback().await.unwrap();
+}
+
+#[tokio::test]
 async fn file_that_is_no_database_is_refused() {
     let file = LockFile::new();
     fs::write(file.path(), "no database, but long enough for the header of one".repeat(100)).unwrap();
@@ -106,6 +125,24 @@ async fn replaced_file_ends_the_holds_of_the_old_one() {
     drop(locks.named("y").unwrap().acquire().await.unwrap());
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(other.is_held());
+}
+
+/// After a start of the machine, the clock is not behind the times that were seen before, whatever the wall clock says.
+#[tokio::test]
+async fn clock_continues_after_a_start_of_the_machine() {
+    let file = LockFile::new();
+    let first = file.locks().await.named("x").unwrap().acquire().await.unwrap().fencing_token();
+    let ahead = first.as_i64() + 3_600_000_000;
+    sqlx::query("update distlock_meta set start = 'another', seen_us = ?1")
+        .bind(ahead)
+        .execute(&mut raw(&file).await)
+        .await
+        .unwrap();
+    // The lease of the machine's earlier life has ended by then.
+    let guard = file.locks().await.named("y").unwrap().acquire().await.unwrap();
+    assert!(guard.fencing_token().as_i64() > ahead);
+    let again = file.locks().await.named("y").unwrap().try_acquire().await.unwrap();
+    assert!(again.is_none(), "all processes of this start agree");
 }
 
 #[tokio::test]

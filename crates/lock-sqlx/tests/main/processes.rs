@@ -3,6 +3,7 @@
 use crate::support::LockFile;
 use lock_core::{FencingToken, Lock, LockFactory, LockOptions};
 use lock_sqlx::SqliteBackend;
+use lock_testkit::ClockShift;
 use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
@@ -33,13 +34,14 @@ struct Other {
 
 impl Other {
     fn of(test: &str, file: &LockFile) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(URL, file.url())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::with_clock(test, file, &ClockShift::new())
+    }
+
+    fn with_clock(test: &str, file: &LockFile, clock: &ClockShift) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(URL, file.url());
+        clock.give_to(&mut command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let says = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, orders, says }
@@ -49,6 +51,11 @@ impl Other {
     fn token(&mut self) -> FencingToken {
         let token = self.says.find_map(|line| line.unwrap().strip_prefix("token ")?.parse().ok());
         FencingToken::new(token.expect("the child has the lock"))
+    }
+
+    /// Waits until the child prints this line.
+    fn hears(&mut self, line: &str) {
+        self.says.find(|said| said.as_ref().unwrap() == line).expect("the child says it").unwrap();
     }
 
     fn go_on(&mut self) {
@@ -117,6 +124,44 @@ async fn lock_of_a_killed_process_is_free_when_its_lease_ends() {
     other.child.kill().unwrap();
     let guard = lock.acquire_timeout(PATIENCE).await.unwrap();
     assert!(guard.fencing_token() > token);
+}
+
+/// The wall clock of another process is an hour ahead or behind, as if it had been set meanwhile.
+async fn is_not_deceived_by_a_step(test: &str, seconds: i64) {
+    let contend = |lock: Lock| async move {
+        assert!(lock.try_acquire().await.unwrap().is_none());
+        println!("\nrefused");
+        let guard = lock.acquire_timeout(PATIENCE).await.unwrap();
+        report(guard.fencing_token()).await;
+        assert!(guard.release().await.unwrap().was_held());
+    };
+    if as_child(contend).await {
+        return;
+    }
+    let file = LockFile::new();
+    let (locks, clock) = (file.locks().await, ClockShift::new());
+    let lock = locks.named("shared").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let first = guard.fencing_token();
+    clock.set(seconds);
+    let mut other = Other::with_clock(test, &file, &clock);
+    other.hears("refused");
+    drop(guard);
+    let second = other.token();
+    assert!(second > first);
+    other.go_on();
+    assert!(lock.acquire_timeout(PATIENCE).await.unwrap().fencing_token() > second);
+    other.end();
+}
+
+#[tokio::test]
+async fn clock_that_is_ahead_frees_no_lock() {
+    is_not_deceived_by_a_step("processes::clock_that_is_ahead_frees_no_lock", 3_600).await;
+}
+
+#[tokio::test]
+async fn clock_that_is_behind_lowers_no_token() {
+    is_not_deceived_by_a_step("processes::clock_that_is_behind_lowers_no_token", -3_600).await;
 }
 
 /// Each process adds to a number in a file, which is no atomic operation.

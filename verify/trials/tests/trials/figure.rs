@@ -37,7 +37,7 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Figure {
     /// The fault.
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     /// The number of repetitions.
     pub(crate) times: String,
     /// The requirement.
@@ -48,12 +48,12 @@ pub(crate) struct Figure {
 
 impl Figure {
     pub(crate) fn new(
-        what: &'static str,
+        what: impl Into<String>,
         times: impl Display,
         bound: impl Into<String>,
         worst: impl Into<String>,
     ) -> Self {
-        Self { what, times: times.to_string(), bound: bound.into(), worst: worst.into() }
+        Self { what: what.into(), times: times.to_string(), bound: bound.into(), worst: worst.into() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::Referee,
+    stage::{LockFile, Referee},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -10,26 +10,34 @@ use lock_trials::{
     process::{Process, at_once},
 };
 use std::{
-    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 const LEASE: Duration = Duration::from_secs(2);
+/// The number of processes that wait for each lock on Redis, and in an SQLite file.
 const WAITERS: usize = 20;
+const FILE_WAITERS: usize = 5;
 /// The number of concurrent locks, each with its own processes.
 const LOCKS: usize = 3;
 
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
-    let kills = run.times(4, 34);
-    let (server, referee) = (Arc::new(RedisServer::start()), Referee::appears());
+    let (server, file) = (RedisServer::start(), LockFile::new());
+    vec![
+        kills(run, "", &server.url(), WAITERS),
+        kills(run, " of a lock in an SQLite file", &file.url(), FILE_WAITERS),
+    ]
+}
+
+fn kills(run: &Run, which: &str, url: &str, waiters: usize) -> Figure {
+    let (kills, referee) = (run.times(4, 34), Referee::appears());
     let waits = {
-        let (server, bench, seed) = (server.clone(), referee.bench(), run.seed);
+        let (url, bench, seed) = (url.to_owned(), referee.bench(), run.seed);
         at_once(LOCKS, move |number| {
             let lock = format!("killed:{number}");
-            let join = || bench.watches(&server.url(), lease_ms(), &["hold", &lock]);
+            let join = || bench.watches(&url, lease_ms(), &["hold", &lock]);
             let mut random = lock_testkit::Seed::new(seed.get() ^ number as u64).stream();
-            let mut nodes: Vec<Process> = (0..=WAITERS).map(|_| join()).collect();
+            let mut nodes: Vec<Process> = (0..=waiters).map(|_| join()).collect();
             let (mut holder, _, mut last) = next_holder(&mut nodes);
             (0..kills)
                 .map(|_| {
@@ -53,12 +61,12 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     assert_eq!(violations, Vec::<String>::new());
     assert!(windows > waits.len() as u64, "the referee recorded every hold: {windows}");
     run.bound(worst, bound);
-    vec![Figure::new(
-        "`kill -9` of the holder; lease 2 s, 20 processes wait",
+    Figure::new(
+        format!("`kill -9` of the holder{which}; lease 2 s, {waiters} processes wait"),
         waits.len(),
         format!("another process holds within {}; no overlap", ms(bound)),
         format!("{}, 0 overlaps in {windows} holds", ms(worst)),
-    )]
+    )
 }
 
 fn lease_ms() -> u64 {

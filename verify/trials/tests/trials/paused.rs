@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{Bench, Referee, on_a_runtime},
+    stage::{Bench, LockFile, Referee, on_a_runtime},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -10,36 +10,40 @@ use lock_trials::{
     line::{Order, now},
     process::at_once,
 };
-use std::{sync::Arc, thread::sleep, time::Duration};
+use std::{thread::sleep, time::Duration};
 
 const LEASE_MS: u64 = 3_000;
 /// The number of concurrent cases.
 const AT_ONCE: usize = 10;
 
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
-    let rounds = run.times(1, 5);
-    let (server, referee) = (Arc::new(RedisServer::start()), Referee::appears());
+    let (server, file) = (RedisServer::start(), LockFile::new());
+    vec![pauses(run, "", &server.url()), pauses(run, " of a lock in an SQLite file", &file.url())]
+}
+
+fn pauses(run: &Run, which: &str, url: &str) -> Figure {
+    let (rounds, referee) = (run.times(1, 5), Referee::appears());
     for round in 0..rounds {
-        let (server, bench) = (server.clone(), referee.bench());
-        at_once(AT_ONCE, move |case| a_pause(&server, bench, &format!("paused:{round}:{case}")));
+        let (url, bench) = (url.to_owned(), referee.bench());
+        at_once(AT_ONCE, move |case| a_pause(&url, bench, &format!("paused:{round}:{case}")));
     }
     let (windows, violations) = referee.judges();
     let times = rounds * AT_ONCE;
     assert_eq!(violations, Vec::<String>::new());
     assert_eq!(windows, 2 * times as u64, "the referee recorded the paused and the next holders");
-    vec![Figure::new(
-        "`SIGSTOP` of the holder for three leases; it then continues with its write",
+    Figure::new(
+        format!("`SIGSTOP` of the holder{which} for three leases; it then continues with its write"),
         times,
         "it notices the loss first; no stale write, no overlap",
         format!("0 unaware, 0 stale writes accepted, 0 overlaps in {windows} holds"),
-    )]
+    )
 }
 
-fn a_pause(server: &RedisServer, bench: Bench, lock: &str) {
+fn a_pause(url: &str, bench: Bench, lock: &str) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("fenced.sqlite");
     let read = Order::Read { file: file.clone() };
-    let join = || bench.watches(&server.url(), LEASE_MS, &["hold", lock]);
+    let join = || bench.watches(url, LEASE_MS, &["hold", lock]);
     let mut zombie = join();
     let first = zombie.expect("held");
     zombie.tell(&read);

@@ -15,6 +15,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 
 /// The time limit of anything that may hang. A busy machine needs only a small part of it.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
@@ -72,6 +73,19 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> T {
     let server = server.clone();
     tokio::task::spawn_blocking(move || work(&server)).await.unwrap()
+}
+
+/// A file of locks in a folder of its own.
+pub(crate) struct LockFile(TempDir);
+
+impl LockFile {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.0.path().join("locks.db").display())
+    }
 }
 
 /// Returns the keys of locks, excluding counters, which are kept for a while.
