@@ -22,7 +22,7 @@
 //! | `tower` | off | `tower`: a lock as a tower layer |
 //! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
-//! | `sqlite` | off | `sql`: locks in an SQLite file, and with `idempotency` records in SQLite; needs Rust 1.94 and a C compiler |
+//! | `sqlite` | off | `sql`: locks in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
 //! | `postgres` | off | idempotency records in PostgreSQL; needs Rust 1.94 (enables `tower`) |
 //! | `sqlx-any` | off | the same through sqlx's `Any`; the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |

@@ -2,7 +2,7 @@
 //!
 //! A [`LockFactory`] creates [`Lock`]s by name. An acquired lock is a [`LockGuard`], whose [`Hold`] can be shared. A
 //! [`Backend`](backend::Backend) stores the leases. This crate contains the in-memory backend; lock-fred and
-//! lock-redis-rs provide the Redis backend, through the clients `fred` and `redis`.
+//! lock-redis-rs provide the Redis backend, through the clients `fred` and `redis`, and lock-sqlx that on SQLite.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

@@ -1,5 +1,5 @@
-//! The clock of a file: the wall clock at its first use after the machine was started, continued by the clock that counts
-//! from then. All processes of the machine agree on it, and steps of the wall clock do not change it.
+//! The clock of a file: the wall clock at its first use after the machine was started, continued by the clock that
+//! counts from then. All processes of the machine agree on it, and steps of the wall clock do not change it.
 
 use lock_core::clock::UtcTime;
 use std::{
@@ -36,8 +36,8 @@ impl fmt::Debug for FileClock {
     }
 }
 
-/// Tells the start of this machine, and its clock, from others. `None` on systems where that is not known; there the wall
-/// clock is used.
+/// Tells the start of this machine, and its clock, from others. `None` on systems where that is not known; there the
+/// wall clock is used.
 #[cfg(target_os = "linux")]
 pub(super) fn start() -> Option<String> {
     let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;

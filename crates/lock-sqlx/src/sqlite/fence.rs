@@ -40,12 +40,12 @@ impl From<sqlx::Error> for FenceError {
 
 impl SqliteBackend {
     /// Checks in a transaction that the hold is the newest one of its lock, and [pins](Hold::pin) it. If this and the
-    /// commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed after a newer
-    /// holder's. Roll back on any error.
+    /// commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed after a
+    /// newer holder's. Roll back on any error.
     ///
-    /// The transaction must be in the file of the locks; in another file, SQLite does not commit both together. Begin it
-    /// with `pool.begin_with("begin immediate")`, and call this at its end. It keeps all locks of the file from being
-    /// granted or renewed until it ends, so it must take less than a third of the lease.
+    /// The transaction must be in the file of the locks; in another file, SQLite does not commit both together. Begin
+    /// it with `pool.begin_with("begin immediate")`, and call this at its end. It keeps all locks of the file from
+    /// being granted or renewed until it ends, so it must take less than a third of the lease.
     ///
     /// ```
     /// # use lock_core::LockFactory;

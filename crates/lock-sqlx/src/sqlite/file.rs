@@ -25,7 +25,8 @@ use tokio::time::sleep;
 /// The time that a statement waits for another process's transaction. It is below the default timeout of a request.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time for which a file is tried to be opened that other processes are creating, and the pause between two attempts.
+/// The time for which a file is tried to be opened that other processes are creating, and the pause between two
+/// attempts.
 const CREATED_WITHIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,8 +36,8 @@ const OLDEST_SQLITE: (u32, u32) = (3, 38);
 /// The version of the tables.
 const SCHEMA_VERSION: i64 = 1;
 
-/// Creates the tables, and sets the clock after a start of the machine. Times are microseconds and milliseconds since 1970;
-/// a lease and a counter end after theirs. Parameters: version, start, wall clock, time since the start.
+/// Creates the tables, and sets the clock after a start of the machine. Times are microseconds and milliseconds since
+/// 1970; a lease and a counter end after theirs. Parameters: version, start, wall clock, time since the start.
 const SCHEMA: &str = "
 begin immediate;
 create table if not exists distlock_meta (

@@ -40,22 +40,23 @@ use tokio::sync::{mpsc, oneshot};
 /// connection, which closes with the last clone.
 ///
 /// # Guarantees
-/// The [store rules](lock_core::backend::Backend#contract) apply, each operation in a transaction of its own or together
-/// with others. Leases are judged by the machine's clock, read while the file's write lock is held, and fencing tokens
-/// increase like those of every other store.
+/// The [store rules](lock_core::backend::Backend#contract) apply, each operation in a transaction of its own or
+/// together with others. Leases are judged by a clock of the file, read while its write lock is held. On Linux it
+/// counts from the start of the machine, so steps of the wall clock change nothing.
 ///
-/// - A lease survives the crash of any process. After a power failure, the last leases may be missing; their holders have
-///   ended as well. With `?synchronous=full`, every grant is on the disk before it is reported.
+/// - A lease survives the crash of any process. After a power failure, the last leases may be missing; their holders
+///   have ended as well. With `?synchronous=full`, every grant is on the disk before it is reported.
 /// - A file has one writer at a time. A write transaction of the application in the same file must be shorter than a
-///   third of the lease, and a process that is stopped inside of one stops all others.
-/// - If the file is replaced, all holds are checked, as after the restart of a server.
+///   third of the lease, and a process that is stopped inside one stops all others.
+/// - If the file is replaced, its holders lose their locks (`Lost(Gone)`) with the next request.
 ///
 /// # Wake-ups
-/// A release wakes the waiters of its process immediately. While a task waits, each process asks SQLite every 2 to 20 ms
-/// whether another one has written (`pragma data_version`): the longer nothing happens, the less often.
+/// A release wakes the waiters of its process immediately. While a task waits, each process asks SQLite every 2 to 20
+/// ms whether another one has written (`pragma data_version`): the longer nothing happens, the less often.
 ///
 /// # Stored data
-/// The tables `distlock_lock`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
+/// The file is put into WAL mode, which adds the files `-wal` and `-shm` beside it. The tables are `distlock_lock`,
+/// `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
 /// has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct SqliteBackend {
@@ -71,8 +72,9 @@ struct Inner {
 impl SqliteBackend {
     /// Opens the file of a URL, and creates it if it does not exist.
     ///
-    /// The URL is `sqlite:` and a path, with `%` escapes. A relative path is resolved now. `?synchronous=full` makes each
-    /// grant wait for the disk; the default is `normal`.
+    /// The URL is `sqlite:` and a path, with `%` escapes. A relative path is resolved now, in the working folder of
+    /// this process, so other processes need the same one. `?synchronous=full` makes each grant wait for the disk; the
+    /// default is `normal`.
     ///
     /// # Errors
     /// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL names no file or has an unknown

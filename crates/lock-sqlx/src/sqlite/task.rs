@@ -31,8 +31,8 @@ use tokio::{
 /// The maximum number of requests in a transaction.
 const MAX_BATCH: usize = 256;
 
-/// The pauses between two looks for releases by other processes, while a task of this one waits: a sixteenth of the time
-/// since something happened, within these limits. So a wake-up is late by a small part of the wait.
+/// The pauses between two looks for releases by other processes, while a task of this one waits: a sixteenth of the
+/// time since something happened, within these limits. So a wake-up is late by a small part of the wait.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
