@@ -10,8 +10,8 @@ use super::{
 use lock_core::{
     LockName, Worker,
     backend::{
-        Applied, BackendError, ForceReleaseRequest, ForceReleased, Inspected, MissedWakes, Outcome,
-        ProcessId, Reply, Submission, SubscriptionRegistry,
+        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, MissedWakes,
+        Outcome, ProcessId, Reply, Submission, SubscriptionRegistry,
     },
     clock::UtcTime,
     inspect::{ListLimits, Listing},
@@ -157,6 +157,8 @@ pub(super) struct Task {
     version: i64,
     /// The time of the last request, or change by another connection.
     active: Instant,
+    /// The time of the last look for releases.
+    looked: Instant,
     transactions: u32,
     /// Keeps the thread of this task running.
     _keeper: Worker,
@@ -169,8 +171,9 @@ impl Task {
         watchers: Arc<SubscriptionRegistry>,
         keeper: Worker,
     ) -> Self {
-        let (reported, active) = (HashMap::new(), Instant::now());
-        Self { place, open, watchers, reported, version: 0, active, transactions: 0, _keeper: keeper }
+        let (reported, now) = (HashMap::new(), Instant::now());
+        let (version, active, looked, transactions) = (0, now, now, 0);
+        Self { place, open, watchers, reported, version, active, looked, transactions, _keeper: keeper }
     }
 
     /// Serves the queue until the store is dropped.
@@ -181,11 +184,12 @@ impl Task {
             let pause = (self.active.elapsed() / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             tokio::select! {
                 biased;
+                // First, since requests may arrive all the time.
+                () = sleep(pause.saturating_sub(self.looked.elapsed())), if is_watching => self.look().await,
                 taken = queue.recv_many(&mut jobs, MAX_BATCH) => match taken {
                     0 => return,
                     _ => self.serve(jobs.drain(..)).await,
                 },
-                () = sleep(pause), if is_watching => self.look().await,
             }
         }
     }
@@ -269,18 +273,26 @@ impl Task {
         let connection = self.connection().await?;
         match sqlx::query_as(BEGIN).bind(as_json(&names)).fetch_all(connection).await {
             Ok(stored) => Ok(Rows::read(&names, stored)),
+            Err(error) if is_busy(&error) => {
+                // Usually the transaction has not begun, and there is nothing to roll back.
+                let _ = sqlx::raw_sql("rollback").execute(self.connection().await?).await;
+                Err(failed("begin a transaction", Applied::No, error))
+            }
             Err(error) => {
-                if !is_busy(&error) {
-                    self.roll_back().await;
-                }
+                self.roll_back().await;
                 Err(failed("begin a transaction", Applied::No, error))
             }
         }
     }
 
+    /// Writes rows, and commits. It uses the connection of the transaction, even if the file has been replaced meanwhile.
     async fn write(&mut self, rows: Vec<Value>) -> Result<(), BackendError> {
-        let connection = self.connection().await?;
-        let write = sqlx::query(WRITE).bind(Value::from(rows).to_string()).execute(connection).await;
+        let Some(open) = &mut self.open else {
+            let message = "the sqlite connection was closed during a transaction";
+            return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+        };
+        let write = sqlx::query(WRITE).bind(Value::from(rows).to_string());
+        let write = write.execute(&mut open.connection).await;
         write.map(drop).map_err(|error| failed("commit a transaction", Applied::Unknown, error))
     }
 
@@ -305,19 +317,22 @@ impl Task {
 
     /// Reports the releases of other processes.
     async fn look(&mut self) {
+        self.looked = Instant::now();
         let Some(open) = &mut self.open else { return };
         let version = sqlx::query_scalar("pragma data_version").fetch_one(&mut open.connection).await;
-        // If it fails, the next request reports the error.
-        if version.as_ref().is_ok_and(|version| *version != self.version) {
-            self.version = version.unwrap_or_default();
-            self.active = Instant::now();
-            let names: BTreeSet<_> = self.watchers.names().into_iter().collect();
-            self.reported.retain(|name, _| names.contains(name));
-            for (name, freed) in self.freed(&names).await.unwrap_or_default() {
-                let before = self.reported.insert(name.clone(), freed);
-                if before.is_some_and(|before| before < freed) {
-                    self.watchers.released(&name);
-                }
+        // If this or the next statement fails, the next look repeats them.
+        let Ok(version) = version else { return };
+        if version == self.version {
+            return;
+        }
+        let names: BTreeSet<_> = self.watchers.names().into_iter().collect();
+        let Ok(freed) = self.freed(&names).await else { return };
+        (self.version, self.active) = (version, Instant::now());
+        self.reported.retain(|name, _| names.contains(name));
+        for (name, freed) in freed {
+            let before = self.reported.insert(name.clone(), freed);
+            if before.is_some_and(|before| before < freed) {
+                self.watchers.released(&name);
             }
         }
     }

@@ -8,6 +8,10 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -124,6 +128,34 @@ async fn lock_of_a_killed_process_is_free_when_its_lease_ends() {
     other.child.kill().unwrap();
     let guard = lock.acquire_timeout(PATIENCE).await.unwrap();
     assert!(guard.fencing_token() > token);
+}
+
+/// This process sends requests all the time, while one of its tasks waits for another process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_wakes_a_waiter_of_a_busy_process() {
+    let file = LockFile::new();
+    let (locks, others) = (file.locks().await, file.locks().await);
+    let held = others.named("shared").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.named("shared").unwrap().acquire_timeout(PATIENCE));
+    let cycles = Arc::new(AtomicU64::new(0));
+    let busy: Vec<_> = (0..16)
+        .map(|number| {
+            let (lock, cycles) = (locks.named(format!("busy:{number}")).unwrap(), cycles.clone());
+            tokio::spawn(async move {
+                loop {
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                    cycles.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    held.release().await.unwrap();
+    let released = cycles.load(Ordering::SeqCst);
+    assert!(waiting.await.unwrap().unwrap().is_held());
+    let meanwhile = cycles.load(Ordering::SeqCst) - released;
+    assert!(meanwhile < 1_000, "it waited for {meanwhile} cycles of others");
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// The wall clock of another process is an hour ahead or behind, as if it had been set meanwhile.
