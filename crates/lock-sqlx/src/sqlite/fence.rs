@@ -4,8 +4,9 @@ use super::SqliteBackend;
 use lock_core::Hold;
 use sqlx::{Connection as _, SqliteConnection};
 
-/// The tokens of the last grant. The row stays at least as long as its lease.
-const LAST_GRANT: &str = "select first, last from distlock_lock where name = ?1";
+/// The last grant. The row stays at least as long as its lease; the counter of a long hold expires before.
+const LAST_GRANT: &str =
+    "select first, coalesce(last, iif(lease = ?2, ?3, 0)) from distlock_lock where name = ?1";
 
 /// The reason why a transaction must be rolled back.
 #[derive(Debug, thiserror::Error)]
@@ -78,11 +79,11 @@ impl SqliteBackend {
         }
         let hold = hold.as_ref();
         let Some(stored) = hold.pinned() else { return Err(FenceError::Stale) };
-        let grant: Option<(i64, Option<i64>)> =
-            sqlx::query_as(LAST_GRANT).bind(stored.as_str()).fetch_optional(connection).await?;
         let token = hold.fencing_token().as_i64();
-        match grant {
-            Some((first, Some(last))) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
+        let grant =
+            sqlx::query_as(LAST_GRANT).bind(stored.as_str()).bind(hold.lease_id().to_string()).bind(token);
+        match grant.fetch_optional(connection).await? {
+            Some((first, last)) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
             _ => Err(FenceError::Stale),
         }
     }

@@ -17,7 +17,11 @@ use sqlx::{
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
@@ -58,13 +62,13 @@ create table if not exists distlock_lock (
     last integer, -- the last token; null if the counter has expired
     keep_ms integer, -- the end of the counter; null for no end
     freed integer not null -- grows with each release that wakes waiters
-) without rowid;
+) without rowid, strict;
 create index if not exists distlock_lock_keep on distlock_lock (keep_ms);
 create table if not exists distlock_card (
     process text primary key,
     card text not null,
     expires_ms integer not null
-) without rowid;
+) without rowid, strict;
 commit";
 
 const LOOK: &str = "select sqlite_version(), version, start, started_us from distlock_meta";
@@ -89,7 +93,14 @@ pub(super) struct Open {
 impl Place {
     /// Parses a URL: `sqlite:path`, `sqlite://path` or `sqlite:path?synchronous=full`.
     pub(super) fn parse(url: &str) -> Result<Self, LockError> {
-        let rest = url.strip_prefix("sqlite:").unwrap_or(url);
+        let rest = match url.split_once(':') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("sqlite") => rest,
+            _ => {
+                return Err(LockError::invalid_url(
+                    "begin it with `sqlite:`, as in `sqlite:/var/lib/shop/locks.db`",
+                ));
+            }
+        };
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         if path.is_empty() || path == ":memory:" || path.starts_with("file:") {
@@ -134,13 +145,16 @@ impl Place {
 
     /// Opens the file, and creates it and its tables if they are missing.
     pub(super) async fn open(&self) -> Result<Open, BackendError> {
+        self.refuse_fork()?;
         self.refuse_network()?;
+        let before = Identity::of(&self.path).map(|identity| identity.file);
         if self.path.is_dir() {
             let path = self.path.display();
             return Err(misconfigured(format!(
                 "`{path}` is a folder: name a file in it, such as `locks.db`"
             )));
         }
+        self.refuse_links()?;
         let what = format!("open `{}`, or create its tables,", self.path.display());
         let begun = Instant::now();
         let (connection, (sqlite, schema, _, started)) = loop {
@@ -152,8 +166,44 @@ impl Place {
             sleep(PAUSE).await;
         };
         check_versions(sqlite, schema)?;
+        let identity = Identity::of(&self.path);
+        let after = identity.as_ref().map(|identity| identity.file);
+        if before.is_some_and(|before| Some(before) != after) {
+            let message = "the sqlite file was replaced while it was opened";
+            return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+        }
+        self.refuse_links()?;
         self.clock.set(started);
-        Ok(Open { connection, identity: Identity::of(&self.path) })
+        Ok(Open { connection, identity })
+    }
+
+    /// SQLite keeps the locks of its files in memory. A forked child has that memory, but not the locks.
+    fn refuse_fork(&self) -> Result<(), BackendError> {
+        static OPENED_BY: AtomicU32 = AtomicU32::new(0);
+        let this = process::id();
+        match OPENED_BY.compare_exchange(0, this, Ordering::SeqCst, Ordering::SeqCst) {
+            Err(other) if other != this => Err(misconfigured(
+                "this process was forked from one that had locks in an SQLite file: start another program instead",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Each name of a file with several hard links would have a log of its own.
+    #[cfg(unix)]
+    fn refuse_links(&self) -> Result<(), BackendError> {
+        use std::os::unix::fs::MetadataExt;
+        match fs::metadata(&self.path) {
+            Ok(data) if data.nlink() > 1 => Err(misconfigured(
+                "the sqlite file has several hard links, whose locks do not exclude each other: use a symbolic link",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn refuse_links(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 
     /// Opens the file, and reads its data. Writes only after a start of the machine, and if there are no tables.
@@ -185,7 +235,8 @@ impl Place {
     #[cfg(target_os = "linux")]
     fn refuse_network(&self) -> Result<(), BackendError> {
         let folder = self.path.parent().unwrap_or(&self.path);
-        let Ok(system) = rustix::fs::statfs(folder) else { return Ok(()) };
+        let place = if self.path.exists() { &self.path } else { folder };
+        let Ok(system) = rustix::fs::statfs(place) else { return Ok(()) };
         // From `linux/magic.h`: NFS, SMB, SMB2, CIFS, 9P (also of WSL), AFS, Ceph, OCFS2, GFS2, Lustre.
         const NETWORK: [u32; 10] = [
             0x6969,
@@ -260,25 +311,29 @@ fn decoded(path: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Tells a file from one that takes its place.
+/// Tells a file, and the memory that its processes share, from those that take their place. A program that closes the file
+/// deletes its log and that memory if it believes to be the last one.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
-    device: u64,
-    inode: u64,
+    file: (u64, u64),
+    shared: Option<(u64, u64)>,
 }
 
 impl Identity {
     #[cfg(unix)]
     fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        let data = fs::metadata(path).ok()?;
-        Some(Self { device: data.dev(), inode: data.ino() })
+        let identity = |path: &Path| fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
+        // It is beside the file to which symbolic links lead.
+        let mut shared = fs::canonicalize(path).ok()?.into_os_string();
+        shared.push("-shm");
+        Some(Self { file: identity(path)?, shared: identity(Path::new(&shared)) })
     }
 
     /// Elsewhere, an open file cannot be replaced.
     #[cfg(not(unix))]
     fn of(path: &Path) -> Option<Self> {
-        fs::exists(path).ok()?.then_some(Self { device: 0, inode: 0 })
+        fs::exists(path).ok()?.then_some(Self { file: (0, 0), shared: None })
     }
 }
 
@@ -304,6 +359,7 @@ mod tests {
     fn unusable_urls_have_a_remedy() {
         for (url, remedy) in [
             ("sqlite:", "by its path"),
+            ("redis://localhost", "begin it with `sqlite:`"),
             ("sqlite:file:a.db?synchronous=full", "by its path"),
             ("sqlite::memory:", "memory:"),
             ("sqlite:a.db?mode=ro", "remove the others"),

@@ -36,9 +36,12 @@ const MAX_BATCH: usize = 256;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The number of transactions after which expired rows are deleted, and the number of rows that are deleted then.
+/// The pause between two attempts to open the file again, while a task waits.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// The number of transactions after which expired rows are deleted, and the least number of rows that are deleted then.
 const SWEEP_EVERY: u32 = 64;
-const SWEEP_ROWS: i64 = 100;
+const SWEEP_ROWS: usize = 100;
 
 /// Begins a transaction as the file's writer, and reads the rows of these names, a JSON array.
 const BEGIN: &str = "
@@ -61,12 +64,15 @@ select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock
 
 const FREED: &str = "select name, freed from distlock_lock where name in (select value from json_each(?1))";
 
-/// Deletes free rows whose counters have expired, and notes the time.
+/// Deletes free rows whose counters have expired, also during the hold, and notes the time.
 const SWEEP: &str = "
 update distlock_meta set seen_us = max(seen_us, ?3);
 delete from distlock_lock where name in (
-    select name from distlock_lock where keep_ms < ?1 and (lease is null or expires_ms < ?1) limit ?2
+    select name from distlock_lock where (keep_ms < ?1 or last is null) and (lease is null or expires_ms < ?1) limit ?2
 )";
+
+/// The number of no contents of a file.
+const UNSEEN: i64 = -1;
 
 /// The sender of an answer.
 pub(super) type Ask<T> = oneshot::Sender<Result<T, BackendError>>;
@@ -160,6 +166,8 @@ pub(super) struct Task {
     /// The time of the last look for releases.
     looked: Instant,
     transactions: u32,
+    /// The number of rows that were written since the last sweep.
+    written: usize,
     /// Keeps the thread of this task running.
     _keeper: Worker,
 }
@@ -172,16 +180,30 @@ impl Task {
         keeper: Worker,
     ) -> Self {
         let (reported, now) = (HashMap::new(), Instant::now());
-        let (version, active, looked, transactions) = (0, now, now, 0);
-        Self { place, open, watchers, reported, version, active, looked, transactions, _keeper: keeper }
+        let (active, looked) = (now, now);
+        Self {
+            place,
+            open,
+            watchers,
+            reported,
+            version: UNSEEN,
+            active,
+            looked,
+            transactions: 0,
+            written: 0,
+            _keeper: keeper,
+        }
     }
 
     /// Serves the queue until the store is dropped.
     pub(super) async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Job>) {
         let mut jobs = Vec::new();
         loop {
-            let is_watching = self.open.is_some() && !self.watchers.is_empty();
-            let pause = (self.active.elapsed() / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let is_watching = !self.watchers.is_empty();
+            let pause = match self.open {
+                Some(_) => (self.active.elapsed() / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
+                None => REOPEN_PAUSE,
+            };
             tokio::select! {
                 biased;
                 // First, since requests may arrive all the time.
@@ -225,6 +247,7 @@ impl Task {
             Some(open) => open,
             None => {
                 let open = self.place.open().await?;
+                self.version = UNSEEN;
                 self.watchers.wake_all(MissedWakes::Reconnected);
                 open
             }
@@ -248,6 +271,7 @@ impl Task {
             }
         }
         let (written, freed) = rows.changed();
+        self.written += written.len();
         if written.is_empty() {
             done.into_iter().for_each(|done| done.report(now));
             return self.roll_back().await;
@@ -286,14 +310,17 @@ impl Task {
     }
 
     /// Writes rows, and commits. It uses the connection of the transaction, even if the file has been replaced meanwhile.
+    /// Then what it has committed does not count.
     async fn write(&mut self, rows: Vec<Value>) -> Result<(), BackendError> {
-        let Some(open) = &mut self.open else {
-            let message = "the sqlite connection was closed during a transaction";
-            return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+        let replaced = || {
+            let message = "the sqlite file or its log was replaced during a transaction";
+            BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
         };
+        let open = self.open.as_mut().ok_or_else(replaced)?;
         let write = sqlx::query(WRITE).bind(Value::from(rows).to_string());
         let write = write.execute(&mut open.connection).await;
-        write.map(drop).map_err(|error| failed("commit a transaction", Applied::Unknown, error))
+        write.map_err(|error| failed("commit a transaction", Applied::Unknown, error))?;
+        if self.place.is_still(open) { Ok(()) } else { Err(replaced()) }
     }
 
     /// Ends the transaction without its changes. If that fails, the connection is closed, which does the same.
@@ -308,25 +335,31 @@ impl Task {
     /// Deletes expired rows. If that fails, the next sweep does it.
     async fn sweep(&mut self, now: UtcTime) {
         if let Some(open) = &mut self.open {
-            let sweep = sqlx::query(SWEEP).bind(millis(now)).bind(SWEEP_ROWS).bind(micros(now));
+            // As many as were written meanwhile, so that the file does not grow.
+            let rows = i64::try_from(std::mem::take(&mut self.written).max(SWEEP_ROWS)).unwrap_or(i64::MAX);
+            let sweep = sqlx::query(SWEEP).bind(millis(now)).bind(rows).bind(micros(now));
             if let Err(error) = sweep.execute(&mut open.connection).await {
                 tracing::debug!(%error, "failed to delete expired rows of the sqlite file");
             }
         }
     }
 
-    /// Reports the releases of other processes.
+    /// Looks for releases by other processes. If a step fails, the next look repeats it.
     async fn look(&mut self) {
+        if let Err(error) = self.report_releases().await {
+            tracing::debug!(%error, "failed to look for releases in the sqlite file");
+        }
         self.looked = Instant::now();
-        let Some(open) = &mut self.open else { return };
-        let version = sqlx::query_scalar("pragma data_version").fetch_one(&mut open.connection).await;
-        // If this or the next statement fails, the next look repeats them.
-        let Ok(version) = version else { return };
+    }
+
+    async fn report_releases(&mut self) -> Result<(), BackendError> {
+        let version = sqlx::query_scalar("pragma data_version").fetch_one(self.connection().await?).await;
+        let version = version.map_err(|error| failed("look for releases", Applied::No, error))?;
         if version == self.version {
-            return;
+            return Ok(());
         }
         let names: BTreeSet<_> = self.watchers.names().into_iter().collect();
-        let Ok(freed) = self.freed(&names).await else { return };
+        let freed = self.freed(&names).await?;
         (self.version, self.active) = (version, Instant::now());
         self.reported.retain(|name, _| names.contains(name));
         for (name, freed) in freed {
@@ -335,6 +368,7 @@ impl Task {
                 self.watchers.released(&name);
             }
         }
+        Ok(())
     }
 
     /// Returns the last releases of the names that have a row.
@@ -388,7 +422,10 @@ impl Task {
     async fn watch(&mut self, name: LockName) -> Result<(), BackendError> {
         let names = BTreeSet::from([name.clone()]);
         let freed = self.freed(&names).await?.first().map_or(0, |(_, freed)| *freed);
-        self.reported.insert(name, freed);
+        // Another subscriber of the name may not have heard of the last release yet.
+        if self.reported.insert(name.clone(), freed).is_some_and(|before| before < freed) {
+            self.watchers.released(&name);
+        }
         Ok(())
     }
 }

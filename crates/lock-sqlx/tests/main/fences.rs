@@ -1,7 +1,7 @@
 //! Transactions of an application that end with a fence.
 
 use crate::support::LockFile;
-use lock_core::{Lock, LockFactory, LockGuard, inspect::ForceReleaseOutcome};
+use lock_core::{Lock, LockFactory, LockGuard, LockOptions, Retention, inspect::ForceReleaseOutcome};
 use lock_sqlx::{FenceError, SqliteBackend};
 use sqlx::{
     SqlitePool,
@@ -64,6 +64,22 @@ async fn ended_hold_is_stale() {
     let mut tx = pool.begin().await.unwrap();
     let error = SqliteBackend::fence(&mut tx, &hold).await.unwrap_err();
     assert!(matches!(error, FenceError::Stale), "{error:?}");
+}
+
+/// Its counter has expired.
+#[tokio::test]
+async fn long_hold_passes_its_fence() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let options = LockOptions::default().lease(Duration::from_secs(3));
+    let options = options.retention(Retention::For(Duration::from_secs(1)));
+    let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    write(&pool(&file).await, &guard, Duration::ZERO).await.unwrap();
+    let newer = take_over(&file.locks().await, &locks.named("x").unwrap()).await;
+    let stale = write(&pool(&file).await, &guard, Duration::ZERO).await;
+    assert!(matches!(stale, Err(FenceError::Stale)), "{stale:?}");
+    write(&pool(&file).await, &newer, Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]

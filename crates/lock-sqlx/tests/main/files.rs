@@ -1,7 +1,7 @@
 //! Files that cannot be used, and files that change while locks are held.
 
 use crate::support::LockFile;
-use lock_core::{LockErrorKind, LockFactory, LostReason};
+use lock_core::{LockErrorKind, LockFactory, LockOptions, LostReason, Retention};
 use lock_sqlx::SqliteBackend;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{fs, time::Duration};
@@ -145,11 +145,97 @@ async fn clock_continues_after_a_start_of_the_machine() {
     assert!(again.is_none(), "all processes of this start agree");
 }
 
+/// The request has begun in the old file, behind a transaction of the application.
+#[tokio::test]
+async fn file_replaced_in_a_transaction_keeps_its_leases() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let mut application = raw(&file).await;
+    let transaction = application.begin_with("begin immediate").await.unwrap();
+    let waiting = tokio::spawn(locks.named("x").unwrap().acquire_timeout(Duration::from_secs(3)));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for ending in ["", "-wal", "-shm"] {
+        let from = format!("{}{ending}", file.path().display());
+        let _ = fs::rename(&from, from.replace("locks.db", "old.db"));
+    }
+    let others = file.locks().await;
+    let other = others.named("x").unwrap().acquire().await.unwrap();
+    transaction.rollback().await.unwrap();
+    assert!(waiting.await.unwrap().is_err(), "the other one holds");
+    assert!(file.locks().await.named("x").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(other.is_held());
+}
+
+#[tokio::test]
+async fn hard_links_are_refused_and_symbolic_links_are_one_file() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let link = file.path().with_file_name("link.db");
+    std::os::unix::fs::symlink(file.path(), &link).unwrap();
+    let others =
+        LockFactory::new(SqliteBackend::connect(&format!("sqlite:{}", link.display())).await.unwrap());
+    assert!(others.named("x").unwrap().try_acquire().await.unwrap().is_none());
+    drop(guard);
+    fs::remove_file(&link).unwrap();
+    fs::hard_link(file.path(), &link).unwrap();
+    let (kind, text) = refusal(&format!("sqlite:{}", link.display())).await;
+    assert_eq!(kind, LockErrorKind::Backend);
+    assert!(text.contains("use a symbolic link"), "{text}");
+}
+
+/// The counter of a long hold expires before its release.
+#[tokio::test]
+async fn row_of_a_long_hold_is_deleted() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let options = LockOptions::default().lease(Duration::from_secs(3));
+    let options = options.retention(Retention::For(Duration::from_secs(1)));
+    let guard = locks.named("long").unwrap().with_options(options).unwrap().acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    guard.release().await.unwrap();
+    let lock = locks.named("another").unwrap();
+    for _ in 0..100 {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    let rows: i64 = sqlx::query_scalar("select count(*) from distlock_lock where name = 'long'")
+        .fetch_one(&mut raw(&file).await)
+        .await
+        .unwrap();
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test]
+async fn sweep_keeps_up_with_batches() {
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let options = LockOptions::default().retention(Retention::For(Duration::from_secs(1)));
+    let round = async |number: u32| {
+        let cycles = (0..64).map(|task| {
+            let lock = locks.named(format!("order:{number}:{task}")).unwrap().with_options(options).unwrap();
+            async move { lock.acquire().await.unwrap().release().await.unwrap() }
+        });
+        futures_util::future::join_all(cycles).await;
+    };
+    for number in 0..200 {
+        round(number).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    for number in 200..400 {
+        round(number).await;
+    }
+    let rows: i64 = sqlx::query_scalar("select count(*) from distlock_lock where name < 'order:200'")
+        .fetch_one(&mut raw(&file).await)
+        .await
+        .unwrap();
+    assert!(rows < 6_400, "{rows} of 12,800 expired rows are left after as many others were written");
+}
+
 #[tokio::test]
 async fn expired_rows_are_deleted() {
     let file = LockFile::new();
     let locks = file.locks().await;
-    let keep = lock_core::LockOptions::default().retention(lock_core::Retention::For(Duration::from_secs(1)));
+    let keep = LockOptions::default().retention(Retention::For(Duration::from_secs(1)));
     let cycle = |name: String| {
         let lock = locks.named(name).unwrap().with_options(keep).unwrap();
         async move { lock.acquire().await.unwrap().release().await.unwrap() }

@@ -1,7 +1,7 @@
 //! Several processes on one file: this program runs its tests again as their children.
 
 use crate::support::LockFile;
-use lock_core::{FencingToken, Lock, LockFactory, LockOptions};
+use lock_core::{FencingToken, Lock, LockFactory, LockOptions, LostReason};
 use lock_sqlx::SqliteBackend;
 use lock_testkit::ClockShift;
 use std::{
@@ -128,6 +128,51 @@ async fn lock_of_a_killed_process_is_free_when_its_lease_ends() {
     other.child.kill().unwrap();
     let guard = lock.acquire_timeout(PATIENCE).await.unwrap();
     assert!(guard.fencing_token() > token);
+}
+
+/// Somebody deletes the log, and another process begins a new one.
+#[tokio::test]
+async fn deleted_log_ends_the_holds() {
+    let hold = |lock: Lock| async move {
+        let guard = lock.acquire().await.unwrap();
+        report(guard.fencing_token()).await;
+    };
+    if as_child(hold).await {
+        return;
+    }
+    let file = LockFile::new();
+    let locks = file.locks().await;
+    let guard = locks.named("shared").unwrap().acquire().await.unwrap();
+    for ending in ["-wal", "-shm"] {
+        fs::remove_file(format!("{}{ending}", file.path().display())).unwrap();
+    }
+    let mut other = Other::of("processes::deleted_log_ends_the_holds", &file);
+    assert!(other.token() > guard.fencing_token());
+    // Any request notices it.
+    drop(locks.named("y").unwrap().acquire().await.unwrap());
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert!(locks.named("shared").unwrap().try_acquire().await.unwrap().is_none());
+}
+
+/// The second subscriber of a client reads the state of the lock while the first one has not heard of a release yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn second_subscription_loses_no_wake_up() {
+    let file = LockFile::new();
+    let (client, others) = (file.client().await, file.locks().await);
+    let (one, two) = (LockFactory::new(client.clone()), LockFactory::new(client));
+    for round in 0..20 {
+        let name = format!("x:{round}");
+        let guard = others.named(&name).unwrap().acquire().await.unwrap();
+        let cycle = |locks: &LockFactory| {
+            let waiting = locks.named(&name).unwrap().acquire_timeout(PATIENCE);
+            tokio::spawn(async move { waiting.await.unwrap().release().await.unwrap().was_held() })
+        };
+        let first = cycle(&one);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        guard.release().await.unwrap();
+        let second = cycle(&two);
+        assert!(first.await.unwrap() && second.await.unwrap());
+    }
 }
 
 /// This process sends requests all the time, while one of its tasks waits for another process.
