@@ -154,6 +154,26 @@ async fn deleted_log_ends_the_holds() {
     assert!(locks.named("shared").unwrap().try_acquire().await.unwrap().is_none());
 }
 
+/// A forked child has SQLite's memory of the locks of its files, but not the locks.
+#[test]
+fn forked_child_is_refused() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // In a process without other tests.
+    let Ok(url) = env::var(URL) else {
+        return Other::of("processes::forked_child_is_refused", &LockFile::new()).end();
+    };
+    let _store = runtime().block_on(SqliteBackend::connect(&url)).unwrap();
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let error = runtime().block_on(SqliteBackend::connect(&url)).err();
+            let text = error.as_ref().and_then(std::error::Error::source).map(ToString::to_string);
+            let is_refused = text.is_some_and(|text| text.contains("start another program"));
+            std::process::exit(if is_refused { 0 } else { 1 });
+        }
+        fork::Fork::Parent(child) => assert_eq!(fork::waitpid(child).unwrap(), 0),
+    }
+}
+
 /// The second subscriber of a client reads the state of the lock while the first one has not heard of a release yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_subscription_loses_no_wake_up() {
