@@ -28,11 +28,12 @@ pub struct Tick {
 pub(super) async fn create(store: &Store) -> Result<(), StoreError> {
     let create = "create table if not exists ticks (scheduled_ms bigint not null, attempt bigint not null, \
                   shop text not null, started_ms bigint not null)";
-    match sqlx::query(create).execute(store.pool()).await {
-        // PostgreSQL lets servers that start together create it at the same time; all but one fail.
-        Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => Ok(()),
-        created => Ok(created.map(drop)?),
+    let mut created = sqlx::query(create).execute(store.pool()).await;
+    if let Err(sqlx::Error::Database(_)) = created {
+        // PostgreSQL fails, in several ways, if another server creates the table at the same time.
+        created = sqlx::query(create).execute(store.pool()).await;
     }
+    Ok(created.map(drop)?)
 }
 
 /// Registers the job.

@@ -1,9 +1,10 @@
 //! Connecting while a minority is unreachable.
 
 use super::super::support::{answered, quorum, until};
-use crate::client::Redis;
-use lock_core::{Connectors, LockFactory};
+use crate::client::{Redis, RedisBackendBuilder};
+use lock_core::{Connectors, LockFactory, Worker};
 use lock_testkit::{RedisQuorum, RedisServer, ThreadLog};
+use tokio::runtime::Handle;
 use tracing::level_filters::LevelFilter;
 
 /// Returns the names of the locks on a server.
@@ -39,7 +40,10 @@ async fn durable_node_that_may_lose_a_second_is_warned_of() {
         let heard = ThreadLog::listen(LevelFilter::WARN);
         let nodes =
             RedisQuorum::with(3, |server| server.config("appendonly", "yes").config("appendfsync", sync));
-        quorum(&format!("{}?durable=true", nodes.url())).await;
+        // The log of the test's thread has what happens in its runtime.
+        let here = Worker::on(Handle::current());
+        let builder = RedisBackendBuilder::from_url(&format!("{}?durable=true", nodes.url())).unwrap();
+        builder.worker(here).connect_quorum().await.unwrap();
         assert_eq!(heard.count("`appendfsync` is not `always`") > 0, is_warned_of, "{}", heard.text());
     }
 }
