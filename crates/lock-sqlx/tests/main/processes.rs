@@ -219,7 +219,8 @@ async fn release_wakes_a_waiter_of_a_busy_process() {
     let released = cycles.load(Ordering::SeqCst);
     assert!(waiting.await.unwrap().unwrap().is_held());
     let meanwhile = cycles.load(Ordering::SeqCst) - released;
-    assert!(meanwhile < 1_000, "it waited for {meanwhile} cycles of others");
+    // A process that does not look waits for more than twice as many.
+    assert!(meanwhile < 5_000, "it waited for {meanwhile} cycles of others");
     busy.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
