@@ -64,9 +64,21 @@ impl Locks for SqliteFloor {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .disable_statement_logging();
-        let mut connection = options.connect().await?;
-        sqlx::query(CREATE).execute(&mut connection).await?;
-        Ok(Self(Arc::new(Mutex::new(connection))))
+        let connect = async || {
+            let mut connection = options.connect().await?;
+            sqlx::query(CREATE).execute(&mut connection).await?;
+            Ok::<_, sqlx::Error>(connection)
+        };
+        // Processes that create the file at the same time find it locked.
+        let mut connection = connect().await;
+        for _ in 0..20 {
+            if connection.is_ok() {
+                break;
+            }
+            sleep(PAUSE * 10).await;
+            connection = connect().await;
+        }
+        Ok(Self(Arc::new(Mutex::new(connection?))))
     }
 
     fn lock(&self, name: &str) -> Result<FloorLock> {
