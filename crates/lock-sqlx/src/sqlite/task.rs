@@ -204,14 +204,18 @@ impl Task {
                 Some(_) => (self.active.elapsed() / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
                 None => REOPEN_PAUSE,
             };
+            // Not left to the timer below, which starts again with each request: they may arrive all the time.
+            if is_watching && self.looked.elapsed() >= pause {
+                self.look().await;
+                continue;
+            }
             tokio::select! {
                 biased;
-                // First, since requests may arrive all the time.
-                () = sleep(pause.saturating_sub(self.looked.elapsed())), if is_watching => self.look().await,
                 taken = queue.recv_many(&mut jobs, MAX_BATCH) => match taken {
                     0 => return,
                     _ => self.serve(jobs.drain(..)).await,
                 },
+                () = sleep(pause.saturating_sub(self.looked.elapsed())), if is_watching => {}
             }
         }
     }
@@ -388,26 +392,26 @@ impl Task {
             Job::Lease(_) | Job::Force(..) => {}
             Job::Inspect(name, reply) => answer(reply, self.inspect(name).await),
             Job::Watch(name, reply) => answer(reply, self.watch(name).await),
-            Job::WriteCard { process, card, ttl, reply } => match self.connection().await {
-                Ok(connection) => {
-                    answer(reply, directory::write_card(connection, place.now(), process, card, ttl).await);
-                }
-                Err(error) => answer(reply, Err(error)),
-            },
-            Job::RemoveCard(process, reply) => match self.connection().await {
-                Ok(connection) => answer(reply, directory::remove_card(connection, process).await),
-                Err(error) => answer(reply, Err(error)),
-            },
-            Job::ReadCard(process, reply) => match self.connection().await {
-                Ok(connection) => answer(reply, directory::read_card(connection, place.now(), process).await),
-                Err(error) => answer(reply, Err(error)),
-            },
-            Job::List { prefix, limits, reply } => match self.connection().await {
-                Ok(connection) => {
-                    answer(reply, directory::list(connection, place.now(), prefix, limits).await)
-                }
-                Err(error) => answer(reply, Err(error)),
-            },
+            Job::WriteCard { process, card, ttl, reply } => {
+                let write = async {
+                    directory::write_card(self.connection().await?, place.now(), process, card, ttl).await
+                };
+                answer(reply, write.await);
+            }
+            Job::RemoveCard(process, reply) => {
+                let remove = async { directory::remove_card(self.connection().await?, process).await };
+                answer(reply, remove.await);
+            }
+            Job::ReadCard(process, reply) => {
+                let read =
+                    async { directory::read_card(self.connection().await?, place.now(), process).await };
+                answer(reply, read.await);
+            }
+            Job::List { prefix, limits, reply } => {
+                let list =
+                    async { directory::list(self.connection().await?, place.now(), prefix, limits).await };
+                answer(reply, list.await);
+            }
         }
     }
 

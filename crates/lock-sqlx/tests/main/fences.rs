@@ -74,7 +74,7 @@ async fn long_hold_passes_its_fence() {
     let options = LockOptions::default().lease(Duration::from_secs(3));
     let options = options.retention(Retention::For(Duration::from_secs(1)));
     let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    file.counter_has_expired("x").await;
     write(&pool(&file).await, &guard, Duration::ZERO).await.unwrap();
     let newer = take_over(&file.locks().await, &locks.named("x").unwrap()).await;
     let stale = write(&pool(&file).await, &guard, Duration::ZERO).await;
@@ -125,7 +125,9 @@ async fn fenced_hold_is_not_handed_on() {
     let lock = locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(lock.acquire())).collect();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    while locks.inspect("x").await.unwrap().waiters < waiters.len() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     let mut tx = pool.begin_with("begin immediate").await.unwrap();
     SqliteBackend::fence(&mut tx, &guard).await.unwrap();
     drop(guard);

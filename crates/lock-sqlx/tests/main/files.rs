@@ -192,7 +192,7 @@ async fn row_of_a_long_hold_is_deleted() {
     let options = LockOptions::default().lease(Duration::from_secs(3));
     let options = options.retention(Retention::For(Duration::from_secs(1)));
     let guard = locks.named("long").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    file.counter_has_expired("long").await;
     guard.release().await.unwrap();
     let lock = locks.named("another").unwrap();
     for _ in 0..100 {

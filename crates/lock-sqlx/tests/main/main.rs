@@ -1,6 +1,6 @@
 //! Tests of locks in an SQLite file, with real files and processes.
 
-#![cfg(feature = "sqlite")]
+#![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
