@@ -205,7 +205,7 @@ async fn row_of_a_long_hold_is_deleted() {
     assert_eq!(rows, 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweep_keeps_up_with_batches() {
     let file = LockFile::new();
     let locks = file.locks().await;
@@ -213,7 +213,7 @@ async fn sweep_keeps_up_with_batches() {
     let round = async |number: u32| {
         let cycles = (0..64).map(|task| {
             let lock = locks.named(format!("order:{number}:{task}")).unwrap().with_options(options).unwrap();
-            async move { lock.acquire().await.unwrap().release().await.unwrap() }
+            tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
         });
         futures_util::future::join_all(cycles).await;
     };

@@ -1,7 +1,10 @@
 //! Several processes on one file: this program runs its tests again as their children.
 
 use crate::support::LockFile;
-use lock_core::{FencingToken, Lock, LockFactory, LockOptions, LostReason};
+use lock_core::{
+    FencingToken, Lock, LockFactory, LockName, LockOptions, LostReason,
+    backend::{MissedWakes, Subscriptions as _, WakeListener},
+};
 use lock_sqlx::SqliteBackend;
 use lock_testkit::ClockShift;
 use std::{
@@ -14,6 +17,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// The URL of the file, in the environment of a child.
 const URL: &str = "LOCK_SQLX_TEST_URL";
@@ -174,24 +178,35 @@ fn forked_child_is_refused() {
     }
 }
 
-/// The second subscriber of a client reads the state of the lock while the first one has not heard of a release yet.
+#[derive(Debug, Default)]
+struct Heard(Notify);
+
+impl WakeListener for Heard {
+    fn released(&self, _: &LockName) {
+        self.0.notify_one();
+    }
+    fn wake_all(&self, _: MissedWakes) {}
+    fn server_restarted(&self) {}
+}
+
+/// The second subscriber of a client reads the state of the lock before the first one has heard of a release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_subscription_loses_no_wake_up() {
     let file = LockFile::new();
     let (client, others) = (file.client().await, file.locks().await);
-    let (one, two) = (LockFactory::new(client.clone()), LockFactory::new(client));
+    let (first, second) = (Arc::new(Heard::default()), Arc::new(Heard::default()));
+    let listener = |heard: &Arc<Heard>| Arc::downgrade(&(heard.clone() as Arc<dyn WakeListener>));
+    let one = client.register_listener(listener(&first));
+    let two = client.register_listener(listener(&second));
     for round in 0..20 {
-        let name = format!("x:{round}");
-        let guard = others.named(&name).unwrap().acquire().await.unwrap();
-        let cycle = |locks: &LockFactory| {
-            let waiting = locks.named(&name).unwrap().acquire_timeout(PATIENCE);
-            tokio::spawn(async move { waiting.await.unwrap().release().await.unwrap().was_held() })
-        };
-        let first = cycle(&one);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let name = LockName::new(format!("x:{round}")).unwrap();
+        let guard = others.named(name.as_str()).unwrap().acquire().await.unwrap();
+        client.subscribe(one, name.clone()).await.unwrap();
         guard.release().await.unwrap();
-        let second = cycle(&two);
-        assert!(first.await.unwrap() && second.await.unwrap());
+        client.subscribe(two, name.clone()).await.unwrap();
+        tokio::time::timeout(PATIENCE, first.0.notified()).await.expect("the first one hears of the release");
+        client.unsubscribe(one, name.clone()).await.unwrap();
+        client.unsubscribe(two, name).await.unwrap();
     }
 }
 
