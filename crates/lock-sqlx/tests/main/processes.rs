@@ -154,7 +154,8 @@ async fn deleted_log_ends_the_holds() {
     assert!(other.token() > guard.fencing_token());
     // Any request notices it.
     drop(locks.named("y").unwrap().acquire().await.unwrap());
-    assert_eq!(guard.lost().await, LostReason::Gone);
+    let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
+    assert_eq!(lost.expect("it notices"), LostReason::Gone);
     assert!(locks.named("shared").unwrap().try_acquire().await.unwrap().is_none());
 }
 
