@@ -4,7 +4,7 @@
 //! lease cannot commit, and while a transaction is open, nobody is granted the lock.
 
 use lock_core::LockFactory;
-use lock_sqlx::{FenceError, SqliteBackend};
+use lock_sqlx::{FenceError, SqliteBackend, fence};
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
 use std::{error::Error, time::Duration};
 
@@ -12,7 +12,7 @@ use std::{error::Error, time::Duration};
 async fn sell(pool: &SqlitePool, guard: &lock_core::LockGuard) -> Result<(), FenceError> {
     let mut tx = pool.begin_with("begin immediate").await?;
     sqlx::query("update sku set stock = stock - 1").execute(&mut *tx).await?;
-    SqliteBackend::fence(&mut tx, guard).await?;
+    fence(&mut tx, guard).await?;
     Ok(tx.commit().await?)
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// Connects to a store and returns a lock factory with default options.
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
-/// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `sqlite:path` for the processes of one machine
-/// (feature `sqlite`), and `memory:` for a single process. Call it once per process, and clone the
+/// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `postgres://host/database` (feature `postgres`),
+/// `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once per process, and clone the
 /// factory; clones share its connections. For other options, use `LockFactory::builder(backend)`.
 ///
 /// Each `connect("memory:")` creates a store of its own, so the locks of two such factories do not exclude each other.
@@ -65,9 +65,14 @@ pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
 
 /// Refuses a URL whose store is not built in. Does not repeat any of it, since it may contain a password.
 fn check_scheme(url: &str) -> Result<(), LockError> {
-    if cfg!(not(feature = "sqlite")) && is_of_sqlite(url) {
+    if cfg!(not(feature = "sqlite")) && has_scheme(url, &["sqlite"]) {
         return Err(LockError::invalid_url(
             "SQLite is not built in: enable the feature `sqlite` of distlock",
+        ));
+    }
+    if cfg!(not(feature = "postgres")) && has_scheme(url, &["postgres", "postgresql"]) {
+        return Err(LockError::invalid_url(
+            "PostgreSQL is not built in: enable the feature `postgres` of distlock",
         ));
     }
     let has_client = cfg!(any(feature = "fred", feature = "redis"));
@@ -91,6 +96,8 @@ fn connectors() -> Connectors {
     let connectors = connectors.with(Redis);
     #[cfg(feature = "sqlite")]
     let connectors = connectors.with(lock_sqlx::Sqlite);
+    #[cfg(feature = "postgres")]
+    let connectors = connectors.with(lock_sqlx::Postgres);
     connectors
 }
 
@@ -145,19 +152,19 @@ pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLe
 
 #[cfg(any(feature = "fred", feature = "redis"))]
 fn is_in_memory(url: &str) -> bool {
-    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
+    has_scheme(url, &["memory"])
 }
 
-fn is_of_sqlite(url: &str) -> bool {
-    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("sqlite"))
+fn has_scheme(url: &str, schemes: &[&str]) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme)))
 }
 
 /// Refuses the URL of a store that has locks, but no run ledger.
 #[cfg(any(feature = "fred", feature = "redis"))]
 fn check_ledger(url: &str) -> Result<(), LockError> {
-    match is_of_sqlite(url) {
+    match has_scheme(url, &["sqlite", "postgres", "postgresql"]) {
         true => Err(LockError::invalid_url(
-            "an SQLite file has no run ledger: use the URL of a Redis server for the scheduler",
+            "an SQL database has no run ledger: use the URL of a Redis server for the scheduler",
         )),
         false => Ok(()),
     }
@@ -179,20 +186,26 @@ mod tests {
 
     #[cfg(any(feature = "fred", feature = "redis"))]
     #[tokio::test]
-    async fn sqlite_has_no_ledger() {
-        let refused = [connect_with_ledger("sqlite:a.db").await, connect_with_ledger_lazy("SQLite:a.db")];
-        for refused in refused {
-            let text = refused.map(drop).unwrap_err().to_string();
-            assert!(text.contains("URL of a Redis server"), "{text}");
+    async fn sql_has_no_ledger() {
+        for url in ["sqlite:a.db", "SQLite:a.db", "postgres://host/database"] {
+            for refused in [connect_with_ledger(url).await, connect_with_ledger_lazy(url)] {
+                let text = refused.map(drop).unwrap_err().to_string();
+                assert!(text.contains("URL of a Redis server"), "{text}");
+            }
         }
     }
 
     #[test]
-    fn sqlite_that_is_not_built_in_names_the_feature() {
-        let refused = connect_lazy("sqlite:/missing/locks.db");
-        match cfg!(feature = "sqlite") {
-            true => assert!(refused.is_ok(), "it is opened by the first request"),
-            false => assert!(refused.unwrap_err().to_string().contains("feature `sqlite` of distlock")),
+    fn database_that_is_not_built_in_names_the_feature() {
+        for (url, is_built_in, feature) in [
+            ("sqlite:/missing/locks.db", cfg!(feature = "sqlite"), "feature `sqlite` of distlock"),
+            ("postgres://localhost:1/d", cfg!(feature = "postgres"), "feature `postgres` of distlock"),
+        ] {
+            let refused = connect_lazy(url);
+            match is_built_in {
+                true => assert!(refused.is_ok(), "it is opened by the first request"),
+                false => assert!(refused.unwrap_err().to_string().contains(feature)),
+            }
         }
     }
 

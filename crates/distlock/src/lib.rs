@@ -23,7 +23,7 @@
 //! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
 //! | `sqlite` | off | `sql`: locks in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
-//! | `postgres` | off | idempotency records in PostgreSQL; needs Rust 1.94 (enables `tower`) |
+//! | `postgres` | off | `sql`: locks in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
 //! | `sqlx-any` | off | the same through sqlx's `Any`; the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
@@ -58,8 +58,8 @@ pub use lock_macros::DistlockLockKey as LockKey;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis")]
 pub use lock_redis_rs as redis;
-/// Locks in an SQLite file.
-#[cfg(feature = "sqlite")]
+/// Locks in a PostgreSQL database or an SQLite file, and a fence for transactions there.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use lock_sqlx as sql;
 /// Fault-injecting backends and ledgers, and conformance suites, for dev-dependencies.
 #[cfg(feature = "testing")]

@@ -5,6 +5,7 @@
     feature = "cron",
     feature = "fred",
     feature = "idempotency",
+    feature = "postgres",
     feature = "sqlite",
     feature = "testing"
 ))]
@@ -25,7 +26,7 @@ use distlock::{
     },
 };
 use http::{Request, Response};
-use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
+use lock_testkit::{PostgresServer, RedisServer, TcpProxy, contender::Contender};
 use std::{
     collections::BTreeSet,
     convert::Infallible,
@@ -166,6 +167,12 @@ cases! { REAL: |d|
         let server = RedisServer::start();
         let redis = distlock::fred::RedisBackend::connect(&server.url()).await.unwrap();
         let _ = redis.write_card(ProcessId::random(), card().await, d).await;
+    }
+    "PostgresBackend::write_card" => {
+        let server = PostgresServer::with_settings(&["fsync=on"]);
+        let url = format!("{}?migrate=true", server.url());
+        let postgres = distlock::sql::PostgresBackend::connect(&url).await.unwrap();
+        postgres.write_card(ProcessId::random(), card().await, d).await.unwrap();
     }
     "SqliteBackend::write_card" => {
         let folder = tempfile::tempdir().unwrap();

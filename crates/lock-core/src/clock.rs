@@ -4,7 +4,12 @@
 pub use crate::test_util::TestClock;
 pub use crate::time::{Moment, UtcTime};
 
-use std::{fmt::Debug, time::SystemTime};
+use crate::sync::{RawMutex, lock_raw};
+use std::{
+    fmt::Debug,
+    time::{Duration, SystemTime},
+};
+use tokio::time::Instant;
 
 /// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect that
 /// the machine may have been suspended, and to estimate the server's clock before the server's first reply.
@@ -105,6 +110,39 @@ impl Clock for SteadyClock {
 
     fn wall(&self) -> UtcTime {
         self.wall_at_start + self.boot.now().since(Moment::START)
+    }
+}
+
+/// A reading of the server's clock, and the local moment at which it was probably taken.
+#[derive(Debug, Default)]
+#[doc(hidden)]
+pub struct ServerClock {
+    sample: RawMutex<Option<(Instant, UtcTime)>>,
+}
+
+impl ServerClock {
+    /// Records that a request sent at `sent` was executed at server time `executed`. The execution is assumed to be in
+    /// the middle of the round trip. Every reply replaces the previous reading, so a step of the server's clock takes
+    /// effect immediately.
+    pub fn learn(&self, sent: Instant, executed: UtcTime) {
+        let middle = sent + sent.elapsed() / 2;
+        *lock_raw(&self.sample) = Some((middle, executed));
+    }
+
+    /// Returns the estimated time of the server, or `None` before its first reply.
+    #[must_use]
+    pub fn now(&self) -> Option<UtcTime> {
+        let sample = *lock_raw(&self.sample);
+        sample.map(|(at, time)| time + at.elapsed())
+    }
+
+    /// Returns `true` if a request sent at `sent` and answered now may have been executed at server time `executed`:
+    /// the clock did not step by more than `max_step`, or was never read.
+    #[must_use]
+    pub fn fits(&self, sent: Instant, executed: UtcTime, max_step: Duration) -> bool {
+        let Some((at, time)) = *lock_raw(&self.sample) else { return true };
+        let earliest = time + sent.saturating_duration_since(at);
+        executed <= time + at.elapsed() + max_step && executed + max_step >= earliest
     }
 }
 

@@ -144,6 +144,7 @@ pub mod __private {
     pub use crate::observer::otel::Instruments;
     pub use crate::{
         backend::{async_backend::in_background, operation::Answer},
+        clock::ServerClock,
         driver::has_timer,
         error::no_runtime,
         ids::Random,

@@ -1,9 +1,10 @@
-//! The estimate of the server's clock, from its last reply, and the trust in replies that fit it.
+//! The trust in replies that fit the server's clock.
 
-use lock_core::{__private::lock, clock::UtcTime};
+pub(crate) use lock_core::__private::ServerClock;
+use lock_core::clock::UtcTime;
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,35 +13,6 @@ use tokio::{sync::SetOnce, time::Instant};
 
 /// The maximum difference between a reading and the readings before it over the same connection.
 const MAX_STEP: Duration = Duration::from_secs(60);
-
-/// A reading of the server's clock, and the local moment at which it was probably taken.
-#[derive(Debug, Default)]
-pub(crate) struct ServerClock {
-    sample: Mutex<Option<(Instant, UtcTime)>>,
-}
-
-impl ServerClock {
-    /// Records that a request sent at `sent` was executed at server time `executed`. The execution is assumed to be in
-    /// the middle of the round trip. Every reply replaces the previous reading, so a step of the server's clock takes
-    /// effect immediately.
-    pub(crate) fn learn(&self, sent: Instant, executed: UtcTime) {
-        let middle = sent + sent.elapsed() / 2;
-        *lock(&self.sample) = Some((middle, executed));
-    }
-
-    pub(crate) fn now(&self) -> Option<UtcTime> {
-        let sample = *lock(&self.sample);
-        sample.map(|(at, time)| time + at.elapsed())
-    }
-
-    /// Returns `true` if a request sent at `sent` and answered now may have been executed at server time `executed`:
-    /// the clock did not step by more than a minute, or was never read.
-    pub(crate) fn fits(&self, sent: Instant, executed: UtcTime) -> bool {
-        let Some((at, time)) = *lock(&self.sample) else { return true };
-        let earliest = time + sent.saturating_duration_since(at);
-        executed <= time + at.elapsed() + MAX_STEP && executed + MAX_STEP >= earliest
-    }
-}
 
 /// The end of a connection and the reason for it, set once.
 type End = Arc<SetOnce<String>>;
@@ -66,7 +38,7 @@ impl Trust {
     /// Records a reading of the clock by a request sent at `sent`. Returns `false`, and ends the connection, if it does
     /// not fit the earlier ones.
     pub(crate) fn believes(&self, sent: Instant, executed: UtcTime) -> bool {
-        let fits = self.clock.fits(sent, executed);
+        let fits = self.clock.fits(sent, executed, MAX_STEP);
         if fits {
             self.clock.learn(sent, executed);
         } else {

@@ -17,21 +17,32 @@
 //! ```
 //!
 //! [`SqliteBackend`] stores locks in a file: they exclude the processes of one machine, without a server.
+//! [`PostgresBackend`] stores them in a PostgreSQL database. A [`fence`](fence()) at the end of a transaction of the
+//! application makes it fail unless the hold is still the newest one.
 //!
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |
+//! | `postgres` | off | [`PostgresBackend`]; for TLS, the program enables a `tls-…` feature of sqlx |
 //! | `sqlite` | off | [`SqliteBackend`], with a copy of SQLite that is built with this crate (with the system's, if the build has `LIBSQLITE3_SYS_USE_PKG_CONFIG=1` in its environment) |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod fence;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use fence::{FenceError, FencedTransaction, fence};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresBackend, migrate};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{FenceError, Sqlite, SqliteBackend};
+pub use sqlite::{Sqlite, SqliteBackend};
 
 /// The examples of the README.
-#[cfg(all(doctest, feature = "sqlite"))]
+#[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -21,13 +21,14 @@
 //! - [`RedisQuorum`] (feature `servers`): independent masters that serve as quorum nodes.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
 //! - [`PostgresServer`] (feature `servers`): a private PostgreSQL server that can be stopped and restarted.
+//! - [`PostgresPooler`] (feature `servers`): a pgbouncer in front of it.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): an adjustable wall clock for servers and other
 //!   processes.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, and `ClockShift` also a C compiler |
+//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, `PostgresPooler` also pgbouncer, and `ClockShift` also a C compiler |
 //!
 //! The feature `__planted` is reserved for this workspace's own checks and may change in any
 //! release.
@@ -62,6 +63,8 @@ pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
 mod postgres;
 #[cfg(all(unix, feature = "servers"))]
+mod postgres_pooler;
+#[cfg(all(unix, feature = "servers"))]
 mod process;
 #[cfg(all(unix, feature = "servers"))]
 mod proxy;
@@ -78,6 +81,8 @@ pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
 pub use postgres::PostgresServer;
+#[cfg(all(unix, feature = "servers"))]
+pub use postgres_pooler::PostgresPooler;
 #[cfg(all(unix, feature = "servers"))]
 pub use process::unused_address;
 #[cfg(all(unix, feature = "servers"))]

@@ -29,8 +29,8 @@ const OWN_USER: &str = "testkit";
 /// A running PostgreSQL server on a port of 127.0.0.1, in a temporary directory.
 ///
 /// Dropping the value stops the server and removes the directory, even if a test panics. If the test process is killed,
-/// or exits with the server in a `static`, a watchdog does both. The server runs with `fsync=off`: its data survives a
-/// [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a [`TcpProxy`](crate::TcpProxy) in
+/// or exits with the server in a `static`, a watchdog does both. Unless [told otherwise](Self::with_settings), it runs with
+/// `fsync=off`: its data survives a [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a [`TcpProxy`](crate::TcpProxy) in
 /// front of it.
 ///
 /// The programs are those in the `PATH`, or in a folder of Debian's packages (`apt-get install postgresql`). A caller
@@ -44,6 +44,7 @@ pub struct PostgresServer {
     installation: Installation,
     watchdog: Arc<Watchdog>,
     directory: TempDir,
+    settings: Vec<String>,
 }
 
 impl PostgresServer {
@@ -54,7 +55,17 @@ impl PostgresServer {
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
-        Self::try_start().unwrap_or_else(|error| panic!("{error}"))
+        Self::with_settings(&[])
+    }
+
+    /// Starts a server with settings, such as `fsync=on`.
+    ///
+    /// # Panics
+    /// Panics like [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn with_settings(settings: &[&str]) -> Self {
+        Self::try_with_settings(settings).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a server like [`start`](Self::start), for a program that reports the error.
@@ -63,6 +74,10 @@ impl PostgresServer {
     /// Returns an error of the kind [`NotFound`](io::ErrorKind::NotFound) if PostgreSQL is not installed, and another
     /// one if it does not start. The message contains the remedy or the server's log.
     pub fn try_start() -> io::Result<Self> {
+        Self::try_with_settings(&[])
+    }
+
+    fn try_with_settings(settings: &[&str]) -> io::Result<Self> {
         let installation = Installation::find()?;
         let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
         if let Some((user, group)) = installation.user {
@@ -78,8 +93,9 @@ impl PostgresServer {
             options.map(OsStr::new).into_iter().chain([data.as_os_str()]),
         )?;
         let watchdog = Arc::new(Watchdog::new(directory.path(), "QUIT"));
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let mut server =
-            Self { process: Mutex::default(), port: 0, version, installation, watchdog, directory };
+            Self { process: Mutex::default(), port: 0, version, installation, watchdog, directory, settings };
         let begin = Instant::now();
         loop {
             server.port = process::free_port();
@@ -179,7 +195,10 @@ impl PostgresServer {
         let mut command = self.installation.command("postgres", self.directory.path());
         command.arg("-D").arg(self.directory.path().join("data")).arg("-k").arg(self.directory.path());
         command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
-        command.args(["-c", "fsync=off", "-c", "max_connections=200"]);
+        let defaults = ["fsync=off", "max_connections=200"];
+        command.args(
+            defaults.into_iter().chain(self.settings.iter().map(String::as_str)).flat_map(|s| ["-c", s]),
+        );
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
         let begin = Instant::now();
@@ -197,6 +216,14 @@ impl PostgresServer {
             }
             sleep(PAUSE);
         }
+    }
+
+    /// Returns a command that runs as the user of the server, in a folder that becomes that user's.
+    pub(crate) fn command(&self, program: &Path, folder: &Path) -> io::Result<Command> {
+        if let Some((user, group)) = self.installation.user {
+            chown(folder, Some(user), Some(group))?;
+        }
+        Ok(self.installation.command(program, folder))
     }
 
     fn log_path(&self) -> PathBuf {
@@ -269,7 +296,8 @@ impl Installation {
         }
     }
 
-    fn command(&self, program: &str, directory: &Path) -> Command {
+    /// A program of this installation, or another one with its path.
+    fn command(&self, program: impl AsRef<Path>, directory: &Path) -> Command {
         let mut command = Command::new(self.folder.join(program));
         command.current_dir(directory).env("LC_ALL", "C");
         if let Some((user, group)) = self.user {

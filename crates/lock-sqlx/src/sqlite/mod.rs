@@ -14,7 +14,6 @@ mod task;
 
 use self::task::{Ask, Job};
 use async_trait::async_trait;
-pub use fence::FenceError;
 use file::Place;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},

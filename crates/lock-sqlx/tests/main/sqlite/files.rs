@@ -1,6 +1,6 @@
 //! Files that cannot be used, and files that change while locks are held.
 
-use crate::support::LockFile;
+use crate::sqlite::support::LockFile;
 use lock_core::{LockErrorKind, LockFactory, LockOptions, LostReason, Retention};
 use lock_sqlx::SqliteBackend;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};

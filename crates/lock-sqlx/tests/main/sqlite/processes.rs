@@ -1,6 +1,6 @@
 //! Several processes on one file: this program runs its tests again as their children.
 
-use crate::support::LockFile;
+use crate::sqlite::support::LockFile;
 use lock_core::{
     FencingToken, Lock, LockFactory, LockName, LockOptions, LostReason,
     backend::{MissedWakes, Subscriptions as _, WakeListener},
@@ -100,7 +100,7 @@ async fn release_wakes_a_waiter_of_another_process() {
         return;
     }
     let file = LockFile::new();
-    let mut other = Other::of("processes::release_wakes_a_waiter_of_another_process", &file);
+    let mut other = Other::of("sqlite::processes::release_wakes_a_waiter_of_another_process", &file);
     let token = other.token();
     let locks = file.locks().await;
     let lock = locks.named("shared").unwrap();
@@ -124,7 +124,8 @@ async fn lock_of_a_killed_process_is_free_when_its_lease_ends() {
         return;
     }
     let file = LockFile::new();
-    let mut other = Other::of("processes::lock_of_a_killed_process_is_free_when_its_lease_ends", &file);
+    let mut other =
+        Other::of("sqlite::processes::lock_of_a_killed_process_is_free_when_its_lease_ends", &file);
     let token = other.token();
     let locks = file.locks().await;
     let lock = locks.named("shared").unwrap();
@@ -150,7 +151,7 @@ async fn deleted_log_ends_the_holds() {
     for ending in ["-wal", "-shm"] {
         fs::remove_file(format!("{}{ending}", file.path().display())).unwrap();
     }
-    let mut other = Other::of("processes::deleted_log_ends_the_holds", &file);
+    let mut other = Other::of("sqlite::processes::deleted_log_ends_the_holds", &file);
     assert!(other.token() > guard.fencing_token());
     // Any request notices it.
     drop(locks.named("y").unwrap().acquire().await.unwrap());
@@ -165,7 +166,7 @@ fn forked_child_is_refused() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // In a process without other tests.
     let Ok(url) = env::var(URL) else {
-        return Other::of("processes::forked_child_is_refused", &LockFile::new()).end();
+        return Other::of("sqlite::processes::forked_child_is_refused", &LockFile::new()).end();
     };
     let _store = runtime().block_on(SqliteBackend::connect(&url)).unwrap();
     match fork::fork().unwrap() {
@@ -270,12 +271,12 @@ async fn is_not_deceived_by_a_step(test: &str, seconds: i64) {
 
 #[tokio::test]
 async fn clock_that_is_ahead_frees_no_lock() {
-    is_not_deceived_by_a_step("processes::clock_that_is_ahead_frees_no_lock", 3_600).await;
+    is_not_deceived_by_a_step("sqlite::processes::clock_that_is_ahead_frees_no_lock", 3_600).await;
 }
 
 #[tokio::test]
 async fn clock_that_is_behind_lowers_no_token() {
-    is_not_deceived_by_a_step("processes::clock_that_is_behind_lowers_no_token", -3_600).await;
+    is_not_deceived_by_a_step("sqlite::processes::clock_that_is_behind_lowers_no_token", -3_600).await;
 }
 
 /// Each process adds to a number in a file, which is no atomic operation.
@@ -299,8 +300,9 @@ async fn processes_exclude_one_another() {
     let file = LockFile::new();
     let number = format!("{}.number", file.path().display());
     fs::write(&number, "0").unwrap();
-    let others: Vec<_> =
-        (0..PROCESSES).map(|_| Other::of("processes::processes_exclude_one_another", &file)).collect();
+    let others: Vec<_> = (0..PROCESSES)
+        .map(|_| Other::of("sqlite::processes::processes_exclude_one_another", &file))
+        .collect();
     tokio::task::spawn_blocking(|| others.into_iter().for_each(Other::end)).await.unwrap();
     assert_eq!(fs::read_to_string(number).unwrap(), (PROCESSES * ROUNDS).to_string());
 }

@@ -1,6 +1,6 @@
 //! SQLite passes the suite in real time, each property on its own file. Another client has another connection.
 
-use crate::support::LockFile;
+use crate::sqlite::support::LockFile;
 use lock_core::Store;
 use lock_testkit::conformance::Harness;
 

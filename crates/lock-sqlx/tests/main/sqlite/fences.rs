@@ -1,8 +1,8 @@
 //! Transactions of an application that end with a fence.
 
-use crate::support::LockFile;
+use crate::sqlite::support::LockFile;
 use lock_core::{Lock, LockFactory, LockGuard, LockOptions, Retention, inspect::ForceReleaseOutcome};
-use lock_sqlx::{FenceError, SqliteBackend};
+use lock_sqlx::{FenceError, fence};
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
@@ -35,7 +35,7 @@ async fn write(pool: &SqlitePool, guard: &LockGuard, takes: Duration) -> Result<
         .execute(&mut *tx)
         .await?;
     tokio::time::sleep(takes).await;
-    SqliteBackend::fence(&mut tx, guard).await?;
+    fence(&mut tx, guard).await?;
     tokio::time::sleep(takes).await;
     Ok(tx.commit().await?)
 }
@@ -62,7 +62,7 @@ async fn ended_hold_is_stale() {
     let hold = guard.hold();
     guard.release().await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    let error = SqliteBackend::fence(&mut tx, &hold).await.unwrap_err();
+    let error = fence(&mut tx, &hold).await.unwrap_err();
     assert!(matches!(error, FenceError::Stale), "{error:?}");
 }
 
@@ -88,12 +88,12 @@ async fn fence_that_protects_nothing_is_refused() {
     let locks = file.locks().await;
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let mut connection = pool(&file).await.acquire().await.unwrap();
-    let error = SqliteBackend::fence(&mut connection, &guard).await.unwrap_err();
+    let error = fence(&mut *connection, &guard).await.unwrap_err();
     assert!(matches!(error, FenceError::NoTransaction), "{error:?}");
     let elsewhere = pool_without_locks(&other).await;
     let mut tx = elsewhere.begin().await.unwrap();
-    let error = SqliteBackend::fence(&mut tx, &guard).await.unwrap_err();
-    assert!(matches!(error, FenceError::OtherFile), "{error:?}");
+    let error = fence(&mut tx, &guard).await.unwrap_err();
+    assert!(matches!(error, FenceError::OtherDatabase), "{error:?}");
 }
 
 /// The holder has not noticed yet that another one was granted.
@@ -129,7 +129,7 @@ async fn fenced_hold_is_not_handed_on() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let mut tx = pool.begin_with("begin immediate").await.unwrap();
-    SqliteBackend::fence(&mut tx, &guard).await.unwrap();
+    fence(&mut tx, &guard).await.unwrap();
     drop(guard);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "granted beside an open transaction");

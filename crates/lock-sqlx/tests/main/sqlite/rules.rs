@@ -1,6 +1,6 @@
 //! SQLite and the store rules give the same answers, over random sequences of operations.
 
-use crate::support::LockFile;
+use crate::sqlite::support::LockFile;
 use lock_testkit::{RulesRun, Seed};
 use std::env;
 

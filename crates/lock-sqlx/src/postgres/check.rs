@@ -1,0 +1,140 @@
+//! The checks of a new connection, and the creation of the tables.
+
+use super::{
+    error::{failed, unconnected},
+    place::Place,
+    statements::{SCHEMA, SCHEMA_VERSION, Tables},
+};
+use lock_core::{
+    LockError,
+    backend::{Applied, BackendError, BackendErrorKind},
+    clock::UtcTime,
+};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+/// The oldest version with `as materialized`.
+const OLDEST_SERVER: i32 = 120_000;
+
+/// Reads the settings of the server, the version of the tables, and the clock.
+const LOOK: &str = "
+select current_setting('server_version_num')::int, current_setting('fsync'),
+    current_setting('default_transaction_isolation'), pg_is_in_recovery(), pg_postmaster_start_time()::text,
+    to_regclass('distlock_meta') is not null, (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+
+const VERSION: &str = "select version from distlock_meta";
+
+/// Names the tables that this user may not use.
+const RIGHTS: &str = "
+select string_agg(name, ', ') from unnest(array['distlock_lock', 'distlock_fence', 'distlock_card']) name
+where not (has_table_privilege(name, 'select') and has_table_privilege(name, 'insert')
+    and has_table_privilege(name, 'update') and has_table_privilege(name, 'delete'))";
+
+/// A server that passed the checks.
+pub(super) struct Checked {
+    /// The time at which it was started, which tells it from others.
+    pub(super) started: String,
+    pub(super) now: UtcTime,
+}
+
+/// Checks that locks on this server are safe, and that this user may take them.
+pub(super) async fn check(connection: &mut PgConnection, tables: &Tables) -> Result<Checked, BackendError> {
+    let failed = |error| failed("check the server", error).with_applied(Applied::No);
+    // A pooler gives a transaction one connection to the server. Dropped, it is rolled back.
+    let mut connection = connection.begin().await.map_err(failed)?;
+    type Look = (i32, String, String, bool, String, bool, i64);
+    let look = sqlx::query_as(tables.name(LOOK)).persistent(false).fetch_one(&mut *connection).await;
+    let (server, fsync, isolation, is_standby, started, has_tables, now): Look = look.map_err(failed)?;
+    if server < OLDEST_SERVER {
+        return Err(misconfigured("the server is older than PostgreSQL 12: update it"));
+    }
+    if fsync != "on" {
+        return Err(misconfigured(
+            "the server has `fsync = off`, and would lose grants in a crash of its machine: turn it on",
+        ));
+    }
+    if isolation != "read committed" {
+        return Err(misconfigured(
+            "the `default_transaction_isolation` of this user or database is not `read committed`: set it for this \
+             user with `alter role … set default_transaction_isolation = 'read committed'`",
+        ));
+    }
+    if is_standby {
+        let message = "the server is a standby, which is read-only: connect to the primary";
+        return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+    }
+    if !has_tables {
+        return Err(misconfigured(
+            "the database has no tables for locks that this user can see: create them with `distlock::sql::migrate(url)`, \
+             or connect with `?migrate=true`; if they exist, grant this user the usage of their schema",
+        ));
+    }
+    let rights: Option<String> = sqlx::query_scalar(tables.name(RIGHTS))
+        .persistent(false)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(failed)?;
+    if let Some(missing) = rights {
+        let message = format!(
+            "this user may not use the tables: `grant select, insert, update, delete on {missing} to …`, and `grant \
+             select on distlock_meta to …`"
+        );
+        return Err(BackendError::new(BackendErrorKind::Denied, Applied::No, message));
+    }
+    let version = sqlx::query_scalar(tables.name(VERSION)).persistent(false);
+    let version: i32 = version.fetch_one(&mut *connection).await.map_err(failed)?;
+    connection.rollback().await.map_err(failed)?;
+    if version > SCHEMA_VERSION {
+        return Err(misconfigured(format!(
+            "the tables have version {version}, and this program knows {SCHEMA_VERSION}: update the program"
+        )));
+    }
+    Ok(Checked { started, now: UtcTime::from_micros(u64::try_from(now).unwrap_or(0)) })
+}
+
+/// Creates the tables of locks in a PostgreSQL database, and the schema of the URL, unless they exist.
+///
+/// The user of the URL needs the right to create them, and a direct connection: not one through a pooler. The users that
+/// take locks need the rights to select, insert, update and delete on `distlock_lock`, `distlock_fence` and
+/// `distlock_card`, and to select on `distlock_meta`. Programs may call it at the same time.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+/// lock_sqlx::migrate("postgres://owner@localhost/shop?schema=locks").await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used;
+/// - [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) or
+///   [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if the server refuses it or is not reached.
+///
+/// # Cancel safety
+/// Cancel safe. The tables are created together or not at all.
+pub async fn migrate(url: &str) -> Result<(), LockError> {
+    Ok(create_tables(&Place::parse(url)?).await?)
+}
+
+/// Creates the tables if there are none. An update of the program will change those of an earlier version here.
+pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
+    let tables = place.tables();
+    let failed = |error| failed("create the tables", error);
+    let mut connection = PgConnection::connect_with(&place.options).await.map_err(unconnected)?;
+    let mut tx = connection.begin().await.map_err(failed)?;
+    // Two programs that create a table at the same time would fail.
+    let alone = sqlx::query("select pg_advisory_xact_lock(hashtext('distlock'))").execute(&mut *tx).await;
+    alone.map_err(failed)?;
+    let look = sqlx::query_scalar(tables.name("select to_regclass('distlock_meta') is not null"));
+    let has_tables: bool = look.fetch_one(&mut *tx).await.map_err(failed)?;
+    if !has_tables {
+        if let Some(schema) = &place.schema {
+            let create = AssertSqlSafe(format!("create schema if not exists \"{schema}\""));
+            sqlx::raw_sql(create).execute(&mut *tx).await.map_err(failed)?;
+        }
+        sqlx::raw_sql(tables.name(SCHEMA)).execute(&mut *tx).await.map_err(failed)?;
+    }
+    tx.commit().await.map_err(failed)
+}
+
+fn misconfigured(message: impl Into<String>) -> BackendError {
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
+}

@@ -1,0 +1,299 @@
+//! The operations on leases: their parameters, and what the answers mean.
+
+use super::{
+    error::{LOCK_NOT_AVAILABLE, failed, sqlstate},
+    server::{Server, micros, statement},
+    statements::PATIENCE,
+};
+use futures_util::future::join_all;
+use lock_core::{
+    FencingToken, LockName,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ForceReleaseRequest,
+        ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        StoredHold,
+    },
+    clock::UtcTime,
+};
+use sqlx::{FromRow, postgres::PgRow};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// The default time for which a counter is kept.
+const RETENTION: Duration = Duration::from_secs(60 * 60);
+
+/// Longer times and greater tokens are shortened to these, so that no sum of the server overflows.
+const MAX_MILLIS: i64 = 1_000_000_000_000_000;
+const MAX_TOKEN: i64 = 1 << 62;
+
+/// The number of releases after which expired rows are deleted.
+const SWEEP_EVERY: u32 = 64;
+
+impl Server {
+    pub(super) async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let (reserve, floor) = match request.mode {
+            AcquireMode::New { reserve, floor } => (reserve, floor),
+            AcquireMode::Reenter { depth } => return self.reenter(request, depth).await,
+        };
+        let query = statement(&self.statements.acquire)
+            .bind(request.name.as_str().to_owned())
+            .bind(request.lease.to_string())
+            .bind(millis(request.duration))
+            .bind(signed(request.not_after.as_micros()))
+            .bind(i32::try_from(reserve).unwrap_or(i32::MAX))
+            .bind(floor.map(|floor| floor.as_i64().min(MAX_TOKEN)))
+            .bind(request.retention.unless(Some(RETENTION)).map(|keep| millis(keep).max(1)));
+        let rows = match self.try_execute(&self.grants, query).await? {
+            Ok(rows) => rows,
+            // A transaction with a fence, or another request for the same lock.
+            Err(error) if sqlstate(&error).as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+                let now = self.now().unwrap_or_else(UtcTime::now);
+                return Ok(Reply::new(now, Acquired::Busy { remaining: Some(PATIENCE) }));
+            }
+            Err(error) => return Err(failed("acquire a lock", error)),
+        };
+        let (now, first, last, remaining): (i64, Option<i64>, Option<i64>, Option<i64>) = only(&rows)?;
+        let now = micros(now);
+        let acquired = match (first, last) {
+            (Some(first), Some(last)) => Acquired::Granted { first: token(first), last: token(last) },
+            _ if now > request.not_after => Acquired::Late,
+            _ => Acquired::Busy { remaining: remaining.map(duration) },
+        };
+        Ok(Reply::new(now, acquired))
+    }
+
+    /// Raises the depth of a lease.
+    async fn reenter(&self, request: AcquireRequest, depth: u32) -> Result<Reply<Acquired>, BackendError> {
+        let AcquireRequest { name, lease, duration, not_after, .. } = request;
+        let renewal = RenewRequest { name, lease, duration, not_after };
+        let reply = self.renew_one(renewal, Some(depth)).await?;
+        Ok(reply.map(|renewed| match renewed {
+            Renewed::Renewed => Acquired::Reentered,
+            Renewed::Late => Acquired::Late,
+            _ => Acquired::Gone,
+        }))
+    }
+
+    /// Renews leases: together if nobody has their rows, the others alone.
+    pub(super) async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let mut names = HashSet::new();
+        let is_first: Vec<_> = items.iter().map(|item| names.insert(item.name.clone())).collect();
+        let together: Vec<_> =
+            items.iter().zip(&is_first).filter(|(_, first)| **first).map(|(item, _)| item).collect();
+        let mut answers = match self.renew_together(&together).await {
+            Ok(answers) => answers.into_iter(),
+            Err(error) => return vec![Err(error); items.len()],
+        };
+        let replies = items.into_iter().zip(is_first).map(|(item, is_first)| {
+            let answer = if is_first { answers.next().flatten() } else { None };
+            async move {
+                match answer {
+                    Some(reply) => Ok(reply),
+                    None => self.renew_one(item, None).await,
+                }
+            }
+        });
+        join_all(replies.collect::<Vec<_>>()).await
+    }
+
+    /// Renews leases of different names. Returns `None` for those whose rows other transactions have.
+    async fn renew_together(
+        &self,
+        items: &[&RenewRequest],
+    ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
+        let query = statement(&self.statements.renew)
+            .bind(items.iter().map(|item| item.name.as_str().to_owned()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.lease.to_string()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| millis(item.duration)).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| signed(item.not_after.as_micros())).collect::<Vec<_>>())
+            .bind(vec![None::<i32>; items.len()]);
+        let rows = self.execute(&self.renewals, "renew locks", query).await?;
+        if rows.len() != items.len() {
+            return Err(misunderstood());
+        }
+        rows.iter().map(renewed).collect()
+    }
+
+    async fn renew_one(
+        &self,
+        item: RenewRequest,
+        depth: Option<u32>,
+    ) -> Result<Reply<Renewed>, BackendError> {
+        let query = statement(&self.statements.renew_one)
+            .bind(vec![item.name.as_str().to_owned()])
+            .bind(vec![item.lease.to_string()])
+            .bind(vec![millis(item.duration)])
+            .bind(vec![signed(item.not_after.as_micros())])
+            .bind(vec![depth.map(|depth| i32::try_from(depth).unwrap_or(i32::MAX))]);
+        let rows = self.execute(&self.upkeep, "renew a lock", query).await?;
+        let row = rows.first().ok_or_else(misunderstood)?;
+        match renewed(row)? {
+            Some(reply) => Ok(reply),
+            // A row that has appeared since the statement began is not that of a lease that was granted before.
+            None => Ok(Reply::new(micros(decode::<(i64, String)>(row)?.0), Renewed::Gone)),
+        }
+    }
+
+    pub(super) async fn release(
+        self: Arc<Self>,
+        request: ReleaseRequest,
+    ) -> Result<Reply<Released>, BackendError> {
+        let ReleaseRequest { name, lease, depth_left, notify } = request;
+        let freed = self.free(
+            &self.statements.release,
+            &name,
+            lease.to_string(),
+            depth_left,
+            notify != NotifyWaiters::No,
+        );
+        let Freed { now, had_it, held_by_other, watching, .. } = freed.await?;
+        let released = match (had_it, depth_left) {
+            (false, _) => Released::Gone { held_by_other },
+            (true, 0) => Released::Released { listeners: Some(watching) },
+            (true, _) => Released::Kept,
+        };
+        if self.releases.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            let server = self.clone();
+            tokio::spawn(async move { server.sweep().await });
+        }
+        Ok(Reply::new(now, released))
+    }
+
+    pub(super) async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        let ForceReleaseRequest { name, seen } = request;
+        let freed = self.free(&self.statements.force_release, &name, seen, 0, true).await?;
+        let released = if freed.had_it { ForceReleased::Released } else { ForceReleased::HolderChanged };
+        Ok(Reply::new(freed.now, released))
+    }
+
+    /// Lowers the depth of a lease or frees it, and wakes those who wait.
+    async fn free(
+        &self,
+        text: &Arc<str>,
+        name: &LockName,
+        lease: String,
+        depth: u32,
+        notify: bool,
+    ) -> Result<Freed, BackendError> {
+        let query = || {
+            statement(text)
+                .bind(name.as_str().to_owned())
+                .bind(lease.clone())
+                .bind(i32::try_from(depth).unwrap_or(i32::MAX))
+                .bind(notify)
+                .bind(self.place.channel())
+                .bind(self.id.clone())
+        };
+        let mut freed = Freed::of(&self.execute(&self.upkeep, "release a lock", query()).await?)?;
+        if !freed.has_row {
+            // A grant whose transaction is not committed yet has a row that no other one can see.
+            let make = statement(&self.statements.make_row).bind(name.as_str().to_owned());
+            self.execute(&self.upkeep, "release a lock", make).await?;
+            freed = Freed::of(&self.execute(&self.upkeep, "release a lock", query()).await?)?;
+        }
+        if freed.had_it && depth == 0 && notify {
+            self.has_reported(name, freed.releases);
+            freed.watching += u32::from(self.watchers.released(name) > 0);
+        }
+        Ok(freed)
+    }
+
+    pub(super) async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let query = statement(&self.statements.inspect).bind(name.as_str().to_owned());
+        let rows = self.execute(&self.upkeep, "read a lock", query).await?;
+        let (now, lease, depth, expires): (i64, Option<String>, Option<i32>, Option<i64>) = only(&rows)?;
+        let now = micros(now);
+        let inspected = match lease {
+            None => Inspected::Free,
+            Some(lease) => Inspected::Held(StoredHold {
+                lease,
+                depth: depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(0),
+                remaining: expires.map(|expires| duration(expires - signed(now.as_millis()))),
+            }),
+        };
+        Ok(Reply::new(now, inspected))
+    }
+
+    /// Deletes expired rows. If that fails, the next sweep does it.
+    async fn sweep(&self) {
+        if let Err(error) =
+            self.execute(&self.upkeep, "delete expired rows", statement(&self.statements.sweep)).await
+        {
+            tracing::debug!(%error, "failed to delete expired rows of postgres");
+        }
+    }
+}
+
+/// The answer to a release.
+struct Freed {
+    now: UtcTime,
+    has_row: bool,
+    had_it: bool,
+    held_by_other: bool,
+    /// The number of clients that wait.
+    watching: u32,
+    releases: i64,
+}
+
+impl Freed {
+    fn of(rows: &[PgRow]) -> Result<Self, BackendError> {
+        type Row = (i64, bool, bool, bool, i64, Option<i64>);
+        let (now, has_row, had_it, held_by_other, watching, releases): Row = only(rows)?;
+        let watching = u32::try_from(watching).unwrap_or(u32::MAX);
+        Ok(Self {
+            now: micros(now),
+            has_row,
+            had_it,
+            held_by_other,
+            watching,
+            releases: releases.unwrap_or(0),
+        })
+    }
+}
+
+/// Reads the answer to a renewal; `None` if it was skipped.
+fn renewed(row: &PgRow) -> Result<Option<Reply<Renewed>>, BackendError> {
+    let (now, answer): (i64, String) = decode(row)?;
+    let renewed = match answer.as_str() {
+        "renewed" => Renewed::Renewed,
+        "late" => Renewed::Late,
+        "gone" => Renewed::Gone,
+        _ => return Ok(None),
+    };
+    Ok(Some(Reply::new(micros(now), renewed)))
+}
+
+fn only<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Result<T, BackendError> {
+    decode(rows.first().ok_or_else(misunderstood)?)
+}
+
+pub(super) fn decode<T: for<'r> FromRow<'r, PgRow>>(row: &PgRow) -> Result<T, BackendError> {
+    T::from_row(row).map_err(|error| misunderstood().with_source(error))
+}
+
+fn misunderstood() -> BackendError {
+    let message = "postgres answered with other columns than expected";
+    BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
+}
+
+fn token(number: i64) -> FencingToken {
+    FencingToken::new(u64::try_from(number).unwrap_or(0))
+}
+
+fn duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(MAX_MILLIS).min(MAX_MILLIS)
+}
+
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

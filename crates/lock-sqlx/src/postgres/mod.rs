@@ -1,0 +1,276 @@
+//! Locks in a PostgreSQL database.
+//!
+//! Each operation is one statement. It runs in the keeper, where the connections live.
+
+mod check;
+mod directory;
+mod error;
+mod fence;
+mod leases;
+mod place;
+mod server;
+mod statements;
+mod wakes;
+
+use self::{place::Place, server::Server, wakes::Wakes};
+use async_trait::async_trait;
+pub use check::migrate;
+use lock_core::{
+    __private::{decode_card, encode_card, no_runtime},
+    LockError, LockName, Store, Worker,
+    backend::{
+        AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind, Capabilities,
+        Connector, Directory, ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest,
+        Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+    },
+    clock::UtcTime,
+    inspect::{ListLimits, Listing, ProcessCard},
+};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+/// Locks in a PostgreSQL database.
+///
+/// Created by [`connect`](Self::connect). The tables are created by [`migrate`], or by connecting with
+/// `?migrate=true`. Clones share their connections, which close with the last clone.
+///
+/// # Guarantees
+/// The [store rules](lock_core::backend::Backend#contract) apply. Each operation is one statement, at READ COMMITTED.
+/// Leases are judged by the clock of the server.
+///
+/// - Grants and renewals are on the disk of the server before they are reported, whatever `synchronous_commit` says, and
+///   on its synchronous standbys, if it has any. After a failover to an asynchronous standby, a lock that was granted in
+///   the last moments may be granted again; its token is greater.
+/// - Releases are not. After a crash of the server, a release of the last second may be undone: then the lease runs out.
+/// - A lock is not granted while a transaction of the application that ended with a [`fence`](crate::fence()) is open.
+///
+/// # Wake-ups
+/// A release wakes the waiters of all processes with NOTIFY, if somebody waits.
+///
+/// # Connections
+/// Up to 4 for acquires (`?connections=`), 2 for releases, 1 for renewals, and 1 that listens while something waits. They
+/// are opened when they are needed.
+///
+/// A pooler that assigns connections to transactions, such as pgbouncer in that mode, needs `?pooler=true`. Then each
+/// operation is a transaction by name, with statements that have none, which takes two more round trips, and processes
+/// that wait look for releases every 100 ms to 1 s. The tables must be created over a direct connection.
+///
+/// # Stored data
+/// The tables `distlock_lock`, `distlock_fence`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its
+/// fencing counter has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
+#[derive(Clone)]
+pub struct PostgresBackend {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: Arc<Server>,
+    wakes: Wakes,
+    keeper: Worker,
+}
+
+impl PostgresBackend {
+    /// Connects to the database of a URL, and checks it.
+    ///
+    /// The URL is `postgres://user:password@host:5432/database`, with the parameters of sqlx, such as `sslmode`, and
+    /// these:
+    ///
+    /// | parameter | default | |
+    /// | --- | --- | --- |
+    /// | `schema` | the server's choice | the schema of the tables: letters a to z, digits and `_` |
+    /// | `migrate` | `false` | `true` creates the tables if they are missing |
+    /// | `pooler` | `false` | `true` for a pooler that assigns connections to transactions |
+    /// | `connections` | 4 | the number of connections for acquires |
+    ///
+    /// # Errors
+    /// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used;
+    /// - [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the tables are missing, or were written by a
+    ///   newer version of this crate, if the login is refused or a right is missing, or if `fsync` is off or the default
+    ///   isolation is not READ COMMITTED;
+    /// - [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if the server cannot be reached or is a
+    ///   standby.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. The tables may have been created.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        let place = Place::parse(url)?;
+        let backend = Self::start(place.clone())?;
+        let server = backend.inner.server.clone();
+        backend
+            .run(async move {
+                if place.migrates {
+                    check::create_tables(&place).await?;
+                }
+                server.check().await
+            })
+            .await?;
+        Ok(backend)
+    }
+
+    /// Uses the database of a URL without connecting yet. Each request tries to connect until that succeeds.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl), like [`connect`](Self::connect), and for
+    /// `?migrate=true`.
+    pub fn connect_lazy(url: &str) -> Result<Self, LockError> {
+        let place = Place::parse(url)?;
+        if place.migrates {
+            return Err(LockError::invalid_url(
+                "`migrate` needs a connection: call `distlock::sql::migrate(url)`, or connect at once",
+            ));
+        }
+        Self::start(place)
+    }
+
+    fn start(place: Place) -> Result<Self, LockError> {
+        let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
+        let server = Arc::new(Server::new(place));
+        let wakes = Wakes::new(server.clone(), keeper.clone());
+        Ok(Self { inner: Arc::new(Inner { server, wakes, keeper }) })
+    }
+
+    /// Runs a request in the keeper.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        self.inner.keeper.run(work).await.unwrap_or_else(|_| {
+            let message = "the thread of the postgres store has ended: create a new store";
+            Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
+        })
+    }
+
+    fn server(&self) -> Arc<Server> {
+        self.inner.server.clone()
+    }
+}
+
+impl fmt::Debug for PostgresBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = &self.inner.server.place.options;
+        f.debug_struct("PostgresBackend")
+            .field("host", &options.get_host())
+            .field("port", &options.get_port())
+            .field("database", &options.get_database())
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<PostgresBackend> for Store {
+    fn from(backend: PostgresBackend) -> Self {
+        let backend = Arc::new(backend);
+        Self::from(backend.clone()).with_directory(backend)
+    }
+}
+
+#[async_trait]
+impl AsyncBackend for PostgresBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("postgres")
+    }
+
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
+        self.inner.server.now()
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let server = self.server();
+        self.run(async move { server.acquire(request).await }).await
+    }
+
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let (server, number) = (self.server(), items.len());
+        let renewed = self.run(async move { Ok(server.renew(items).await) }).await;
+        renewed.unwrap_or_else(|error| vec![Err(error); number])
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let server = self.server();
+        self.run(async move { server.release(request).await }).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let server = self.server();
+        self.run(async move { server.inspect(name).await }).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        let server = self.server();
+        self.run(async move { server.force_release(request).await }).await
+    }
+}
+
+#[async_trait]
+impl Subscriptions for PostgresBackend {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        self.inner.server.watchers.forget_gone();
+        self.inner.server.watchers.register_listener(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.server.watchers.subscribe(subscriber, name.clone());
+        self.inner.wakes.begin().await?;
+        let server = self.server();
+        self.run(async move { server.watch(&[name]).await }).await
+    }
+
+    /// The note in the row ends by itself.
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.server.watchers.unsubscribe(subscriber, &name);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Directory for PostgresBackend {
+    async fn write_card(
+        &self,
+        process: ProcessId,
+        card: ProcessCard,
+        ttl: Duration,
+    ) -> Result<(), BackendError> {
+        let server = self.server();
+        self.run(async move { server.write_card(process, encode_card(&card), ttl).await }).await
+    }
+
+    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
+        let server = self.server();
+        self.run(async move { server.remove_card(process).await }).await
+    }
+
+    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
+        let server = self.server();
+        let card = self.run(async move { server.read_card(process).await }).await?;
+        Ok(card.and_then(|card| decode_card(card.as_bytes())))
+    }
+
+    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
+        let server = self.server();
+        self.run(async move { server.list(prefix, limits).await }).await
+    }
+}
+
+/// Connects URLs like `postgres://user:password@host/database`, for [`Connectors`](lock_core::Connectors).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Postgres;
+
+#[async_trait]
+impl Connector for Postgres {
+    fn schemes(&self) -> &[&'static str] {
+        &["postgres", "postgresql"]
+    }
+
+    async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        Ok(PostgresBackend::connect(url).await?.into())
+    }
+
+    fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
+        Ok(PostgresBackend::connect_lazy(url)?.into())
+    }
+}

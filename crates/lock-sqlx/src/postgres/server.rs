@@ -1,0 +1,198 @@
+//! The server: its connections, its clock, and its restarts.
+
+use super::{
+    check::check,
+    error::{failed, is_rolled_back, unconnected},
+    place::Place,
+    statements::Statements,
+};
+use lock_core::{
+    __private::{ServerClock, lock},
+    LockName,
+    backend::{BackendError, ProcessId, SubscriptionRegistry},
+    clock::UtcTime,
+};
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection, Postgres, Row as _,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, atomic::AtomicU32},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
+
+/// The number of connections for all but acquires and batches of renewals, which may wait for rows.
+const UPKEEP: usize = 2;
+
+/// A connection that was idle for this long may have been closed by something in between.
+const DOUBTED_AFTER: Duration = Duration::from_secs(10);
+
+/// A server, as the clones of a backend share it.
+pub(super) struct Server {
+    pub(super) place: Place,
+    pub(super) statements: Statements,
+    /// For acquires, which wait for the disk, and for transactions of the application that end with a fence.
+    pub(super) grants: Connections,
+    /// For batches of renewals, which wait for nobody.
+    pub(super) renewals: Connections,
+    pub(super) upkeep: Connections,
+    pub(super) watchers: SubscriptionRegistry,
+    clock: ServerClock,
+    /// The time at which the server was started.
+    started: Mutex<Option<String>>,
+    /// Tells the clients of the database that wait.
+    pub(super) id: String,
+    pub(super) releases: AtomicU32,
+    /// The releases of each watched lock that were reported, if this client looks for them.
+    pub(super) reported: Mutex<HashMap<LockName, i64>>,
+    /// The time of the last subscription or release that it has seen.
+    pub(super) active: Mutex<Instant>,
+    pub(super) subscribed: Notify,
+}
+
+/// Some connections to the server. Each is closed if its statement is given up, or fails without a word of the server.
+pub(super) struct Connections {
+    permits: Semaphore,
+    idle: Mutex<Vec<(PgConnection, Instant)>>,
+}
+
+impl Connections {
+    fn new(number: usize) -> Self {
+        Self { permits: Semaphore::new(number), idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> Option<(PgConnection, Instant)> {
+        lock(&self.idle).pop()
+    }
+
+    /// Closes the connections that are not used now.
+    fn close(&self) {
+        lock(&self.idle).clear();
+    }
+}
+
+impl Server {
+    pub(super) fn new(place: Place) -> Self {
+        Self {
+            statements: Statements::of(&place.tables()),
+            grants: Connections::new(place.connections),
+            renewals: Connections::new(1),
+            upkeep: Connections::new(UPKEEP),
+            watchers: SubscriptionRegistry::default(),
+            clock: ServerClock::default(),
+            started: Mutex::default(),
+            id: ProcessId::random().to_string(),
+            releases: AtomicU32::new(0),
+            reported: Mutex::default(),
+            active: Mutex::new(Instant::now()),
+            subscribed: Notify::new(),
+            place,
+        }
+    }
+
+    pub(super) fn now(&self) -> Option<UtcTime> {
+        self.clock.now()
+    }
+
+    /// Opens the first connection.
+    pub(super) async fn check(&self) -> Result<(), BackendError> {
+        let connection = self.open().await?;
+        lock(&self.grants.idle).push((connection, Instant::now()));
+        Ok(())
+    }
+
+    /// Opens a connection, and checks the server.
+    async fn open(&self) -> Result<PgConnection, BackendError> {
+        let mut connection = PgConnection::connect_with(&self.place.options).await.map_err(unconnected)?;
+        let sent = Instant::now();
+        let checked = check(&mut connection, &self.place.tables()).await?;
+        self.clock.learn(sent, checked.now);
+        let before = lock(&self.started).replace(checked.started.clone());
+        if before.is_some_and(|before| before != checked.started) {
+            tracing::warn!("postgres server was started again, or another one took its place");
+            self.watchers.server_restarted();
+        }
+        Ok(connection)
+    }
+
+    async fn connection(&self, connections: &Connections) -> Result<PgConnection, BackendError> {
+        if let Some((mut connection, since)) = connections.idle()
+            && (since.elapsed() < DOUBTED_AFTER || connection.ping().await.is_ok())
+        {
+            return Ok(connection);
+        }
+        self.open().await
+    }
+
+    /// Executes a statement, and returns all its rows once it is committed.
+    pub(super) async fn execute(
+        &self,
+        connections: &Connections,
+        what: &str,
+        statement: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, BackendError> {
+        self.try_execute(connections, statement).await?.map_err(|error| failed(what, error))
+    }
+
+    /// The same, but an error of the statement is returned as it is.
+    pub(super) async fn try_execute(
+        &self,
+        connections: &Connections,
+        statement: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Result<Vec<PgRow>, sqlx::Error>, BackendError> {
+        // Never closed.
+        let _permit = connections.permits.acquire().await;
+        let mut connection = self.connection(connections).await?;
+        let sent = Instant::now();
+        let rows = match self.place.has_pooler {
+            true => in_transaction(&mut connection, statement).await,
+            // All: the first rows arrive before the transaction is committed.
+            false => statement.fetch_all(&mut connection).await,
+        };
+        match &rows {
+            Ok(_) => {}
+            Err(error) if is_rolled_back(error) => {}
+            Err(_) => {
+                // Those that are idle have probably lost the server as well.
+                connections.close();
+                return Ok(rows);
+            }
+        }
+        if let Ok(Some(Ok(now))) = rows.as_ref().map(|rows| rows.first().map(|row| row.try_get("us"))) {
+            self.clock.learn(sent, micros(now));
+        }
+        lock(&connections.idle).push((connection, Instant::now()));
+        Ok(rows)
+    }
+}
+
+/// Executes a statement in a transaction by name, over one connection of a pooler.
+async fn in_transaction(
+    connection: &mut PgConnection,
+    statement: Query<'static, Postgres, PgArguments>,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut tx = connection.begin().await?;
+    match statement.persistent(false).fetch_all(&mut *tx).await {
+        Ok(rows) => tx.commit().await.map(|()| rows),
+        Err(error) => {
+            tx.rollback().await?;
+            Err(error)
+        }
+    }
+}
+
+/// Begins a statement.
+pub(super) fn statement(text: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(text.clone()))
+}
+
+/// Returns a time as a column has it.
+pub(super) fn micros(time: i64) -> UtcTime {
+    UtcTime::from_micros(u64::try_from(time).unwrap_or(0))
+}

@@ -1,0 +1,10 @@
+//! Locks in PostgreSQL.
+
+mod conformance;
+mod faults;
+mod fences;
+mod poolers;
+mod refused;
+mod rules;
+mod support;
+mod transactions;

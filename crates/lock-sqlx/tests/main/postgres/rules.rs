@@ -1,0 +1,22 @@
+//! PostgreSQL and the store rules give the same answers, over random sequences of operations.
+
+use super::support::Schema;
+use lock_testkit::{RulesRun, Seed};
+use std::env;
+
+/// The number of operations of each kind in a long run; otherwise a twentieth of it.
+const OPERATIONS: u64 = 50_000;
+
+fn operations() -> u64 {
+    if env::var_os("LOCK_LONG").is_some() { OPERATIONS } else { OPERATIONS / 20 }
+}
+
+#[tokio::test]
+async fn random_operations_are_answered_as_the_store_rules_say() {
+    let schema = Schema::new();
+    let mut run = RulesRun::new(schema.store().await.backend, Seed::of_this_run());
+    for _ in 0..operations() {
+        run.step().await;
+    }
+    assert!(run.seen().len() >= 11, "some kinds of answers are missing: {:?}", run.seen());
+}

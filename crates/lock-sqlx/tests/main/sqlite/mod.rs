@@ -1,0 +1,8 @@
+//! Locks in SQLite files.
+
+mod conformance;
+mod fences;
+mod files;
+mod processes;
+mod rules;
+mod support;
