@@ -17,7 +17,7 @@ fn main() {
     println!("cargo::rustc-cfg=feature=\"__internal\"");
     println!("cargo::rustc-cfg=feature=\"test-util\"");
     println!(
-        "cargo::rustc-check-cfg=cfg(feature, values(\"__internal\", \"__card-json\", \"test-util\", \"otel\", \"macros\", \"signal\", \"cancellation-token\"))"
+        "cargo::rustc-check-cfg=cfg(feature, values(\"__internal\", \"__card-json\", \"__stored\", \"test-util\", \"otel\", \"macros\", \"signal\", \"cancellation-token\"))"
     );
     let sources = Path::new("../../crates/lock-core/src");
     println!("cargo::rerun-if-changed={}", sources.display());

@@ -7,9 +7,9 @@ use lock_fred::Redis;
 #[cfg(all(feature = "redis", not(feature = "fred")))]
 use lock_redis_rs::Redis;
 
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 use lock_ledger::{LedgerConnector, MemoryLedger, RunLedger};
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 use std::sync::Arc;
 
 /// Connects to a store and returns a lock factory with default options.
@@ -101,7 +101,7 @@ fn connectors() -> Connectors {
     connectors
 }
 
-/// Connects to Redis for locks and for a scheduler's run ledger, over the same connections.
+/// Connects to a store for locks and for a scheduler's run ledger, over the same connections.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`, since a quorum has no run ledger. With
 /// `memory:`, the locks and the ledger are private to the returned values. A named in-memory store,
@@ -123,13 +123,10 @@ fn connectors() -> Connectors {
 ///
 /// # Cancel safety
 /// Cancel safe, like [`connect`].
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    if is_in_memory(url) {
-        return in_memory(url);
-    }
-    check_ledger(url)?;
-    let (store, ledger) = Redis.connect_with_ledger(url).await?;
+    let Some(connector) = ledger_connector(url)? else { return in_memory(url) };
+    let (store, ledger) = connector.connect_with_ledger(url).await?;
     Ok((LockFactory::new(store), ledger))
 }
 
@@ -140,37 +137,41 @@ pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunL
 ///
 /// # Errors
 /// Returns the errors of [`connect_lazy`], and rejects the URL of a store without a run ledger.
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    if is_in_memory(url) {
-        return in_memory(url);
-    }
-    check_ledger(url)?;
-    let (store, ledger) = Redis.connect_with_ledger_lazy(url)?;
+    let Some(connector) = ledger_connector(url)? else { return in_memory(url) };
+    let (store, ledger) = connector.connect_with_ledger_lazy(url)?;
     Ok((LockFactory::new(store), ledger))
 }
 
-#[cfg(any(feature = "fred", feature = "redis"))]
-fn is_in_memory(url: &str) -> bool {
-    has_scheme(url, &["memory"])
+/// Returns the connector of a URL; `None` for `memory:`.
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
+fn ledger_connector(url: &str) -> Result<Option<&'static dyn LedgerConnector>, LockError> {
+    check_scheme(url)?;
+    let connectors: [&'static dyn LedgerConnector; _] = [
+        #[cfg(any(feature = "fred", feature = "redis"))]
+        &Redis,
+        #[cfg(feature = "postgres")]
+        &lock_sqlx::Postgres,
+        #[cfg(feature = "sqlite")]
+        &lock_sqlx::Sqlite,
+    ];
+    if has_scheme(url, &["memory"]) {
+        return Ok(None);
+    }
+    match connectors.into_iter().find(|connector| has_scheme(url, connector.schemes())) {
+        Some(connector) => Ok(Some(connector)),
+        None => Err(LockError::invalid_url(
+            "no store with a run ledger has this scheme: use a URL of Redis, PostgreSQL, SQLite, or `memory:`",
+        )),
+    }
 }
 
 fn has_scheme(url: &str, schemes: &[&str]) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme)))
 }
 
-/// Refuses the URL of a store that has locks, but no run ledger.
-#[cfg(any(feature = "fred", feature = "redis"))]
-fn check_ledger(url: &str) -> Result<(), LockError> {
-    match has_scheme(url, &["sqlite", "postgres", "postgresql"]) {
-        true => Err(LockError::invalid_url(
-            "an SQL database has no run ledger: use the URL of a Redis server for the scheduler",
-        )),
-        false => Ok(()),
-    }
-}
-
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
     match url.ends_with(':') {
         true => Ok((connect_lazy(url)?, Arc::new(MemoryLedger::new()))),
@@ -183,17 +184,6 @@ fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(any(feature = "fred", feature = "redis"))]
-    #[tokio::test]
-    async fn sql_has_no_ledger() {
-        for url in ["sqlite:a.db", "SQLite:a.db", "postgres://host/database"] {
-            for refused in [connect_with_ledger(url).await, connect_with_ledger_lazy(url)] {
-                let text = refused.map(drop).unwrap_err().to_string();
-                assert!(text.contains("URL of a Redis server"), "{text}");
-            }
-        }
-    }
 
     #[test]
     fn database_that_is_not_built_in_names_the_feature() {

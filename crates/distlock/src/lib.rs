@@ -22,8 +22,8 @@
 //! | `tower` | off | `tower`: a lock as a tower layer |
 //! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
-//! | `sqlite` | off | `sql`: locks in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
-//! | `postgres` | off | `sql`: locks in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
+//! | `sqlite` | off | `sql`: locks and jobs in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
+//! | `postgres` | off | `sql`: locks and jobs in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
 //! | `sqlx-any` | off | the same through sqlx's `Any`; the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
@@ -36,7 +36,7 @@
 mod connect;
 
 pub use connect::{connect, connect_lazy};
-#[cfg(any(feature = "fred", feature = "redis"))]
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
 pub use connect::{connect_with_ledger, connect_with_ledger_lazy};
 pub use lock_core::*;
 /// A store over several independent ones, of which a majority decides.
@@ -49,7 +49,13 @@ pub use lock_cron as cron;
 #[cfg(feature = "fred")]
 pub use lock_fred as fred;
 /// The run ledger, which ensures that schedulers start each run only once.
-#[cfg(any(feature = "cron", feature = "fred", feature = "redis"))]
+#[cfg(any(
+    feature = "cron",
+    feature = "fred",
+    feature = "redis",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 pub use lock_ledger as ledger;
 // lock-core can export a macro with the same name, but its code refers to lock-core, which may not
 // be a dependency of the program.
@@ -58,7 +64,7 @@ pub use lock_macros::DistlockLockKey as LockKey;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis")]
 pub use lock_redis_rs as redis;
-/// Locks in a PostgreSQL database or an SQLite file, and a fence for transactions there.
+/// Locks and jobs in a PostgreSQL database or an SQLite file, and a fence for transactions there.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use lock_sqlx as sql;
 /// Fault-injecting backends and ledgers, and conformance suites, for dev-dependencies.

@@ -96,6 +96,8 @@ pub mod set;
 #[cfg(feature = "signal")]
 mod signal;
 mod store;
+#[cfg(feature = "__stored")]
+mod stored_form;
 mod sync;
 #[cfg(feature = "test-util")]
 mod test_util;

@@ -53,6 +53,7 @@ pub enum JobCommand {
 
 /// The author of a pause and the reason for it, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct PauseNote {
     /// The author, or an empty string.
     pub actor: String,
@@ -107,6 +108,7 @@ pub enum FleetControls {
 
 /// The controls of a job, as set by commands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct JobControls {
     /// The revision of these controls; 0 before the first command.
     pub revision: u64,
@@ -120,6 +122,7 @@ pub struct JobControls {
 
 /// A triggered run that no node has started yet. Only the claim returns its payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Trigger {
     /// The time of the command, by the server's clock.
     pub given: UtcTime,
@@ -151,6 +154,7 @@ pub struct BackfillRequest {
 
 /// A backfill with scheduled times left to start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Backfill {
     /// The backfill's id.
     pub id: Uuid,

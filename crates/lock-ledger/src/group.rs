@@ -29,6 +29,7 @@ pub struct HeartbeatRequest {
 
 /// A node that runs a group's jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct LiveNode {
     /// The node's random id. A restarted process is a different node.
     pub id: Uuid,

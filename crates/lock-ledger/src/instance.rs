@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// The definition of an instance. The ledger does not parse its schedule or policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Definition {
     /// The schedule, with its time zone.
     pub schedule: String,
@@ -18,6 +19,7 @@ pub struct Definition {
 
 /// The terms of an instance that runs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Once {
     /// The scheduled time of its run, in whole milliseconds.
     pub at: UtcTime,
@@ -28,6 +30,7 @@ pub struct Once {
 
 /// A stored instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instance {
     /// The instance's name among the group's jobs.
     pub name: LockName,

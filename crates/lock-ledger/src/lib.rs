@@ -20,6 +20,9 @@ mod request;
 mod rules;
 mod run;
 mod run_ledger;
+#[cfg(feature = "__stored")]
+#[doc(hidden)]
+pub mod stored;
 
 pub use control::{
     Backfill, BackfillRequest, CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger,

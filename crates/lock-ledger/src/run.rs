@@ -6,6 +6,7 @@ use std::{fmt, time::Duration};
 
 /// Indicates whether a run makes up for a missed scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub enum CatchUp {
     /// The run makes up for a missed scheduled time.
     Yes,
@@ -68,6 +69,7 @@ impl fmt::Display for RunOutcome {
 
 /// An entry of a history: one attempt of a run, or consecutive skipped runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Attempt {
     /// The run, or the last one of consecutive skips.
     pub run: RunId,

@@ -58,6 +58,7 @@ pub mod conformance;
 pub mod contender;
 mod faulty;
 mod history;
+mod ledger_run;
 #[cfg(feature = "__planted")]
 pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
@@ -79,6 +80,7 @@ mod thread_log;
 pub use clock_shift::ClockShift;
 pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
+pub use ledger_run::LedgerRun;
 #[cfg(all(unix, feature = "servers"))]
 pub use postgres::PostgresServer;
 #[cfg(all(unix, feature = "servers"))]

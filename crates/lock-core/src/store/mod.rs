@@ -201,6 +201,7 @@ pub const LEAD: u64 = 1000;
 
 /// The last token issued or reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counter {
     /// The last token.
     pub last: u64,

@@ -21,7 +21,7 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         "lock-redis" => &["lock-core", "lock-ledger", "lock-quorum", "tokio"],
         "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
         "lock-redis-rs" => &["lock-core", "lock-ledger", "lock-redis", "redis", "tokio"],
-        "lock-sqlx" => &["lock-core", "sqlx", "tokio"],
+        "lock-sqlx" => &["lock-core", "lock-ledger", "sqlx", "tokio"],
         "lock-tower" => &[
             "lock-core",
             "tower",

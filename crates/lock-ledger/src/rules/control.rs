@@ -245,7 +245,7 @@ impl GroupLedger {
         if r.definition.once.is_some_and(|once| once.at.as_millis() <= watermark_ms) {
             return AddReply::Decided { up_to: UtcTime::from_millis(watermark_ms) };
         }
-        if before.is_none() && self.instances.len() >= MAX_INSTANCES {
+        if before.is_none() && self.instance_count >= MAX_INSTANCES {
             return AddReply::Full;
         }
         // A shorter payload is accepted in any case.
@@ -267,7 +267,7 @@ impl GroupLedger {
         job.kind = JobKind::Instance(revision);
         let (definition, added_by) = (r.definition.clone(), r.added_by.clone());
         let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now, since };
-        self.instances.insert(name.clone(), instance);
+        self.instance_count += usize::from(self.instances.insert(name.clone(), instance).is_none());
         self.instance_payloads.insert(name, &r.payload);
         reply
     }
@@ -310,7 +310,7 @@ impl GroupLedger {
 
     /// Removes a definition and its payload.
     fn undefine(&mut self, now: UtcTime, name: &LockName) {
-        self.instances.remove(name);
+        self.instance_count -= usize::from(self.instances.remove(name).is_some());
         self.instance_payloads.remove(name);
         self.record_change(now, name);
     }

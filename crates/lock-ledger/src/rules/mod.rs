@@ -27,6 +27,8 @@
 
 mod claim;
 mod control;
+#[cfg(feature = "__stored")]
+pub(crate) mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +76,7 @@ pub struct GroupLedger {
     /// The described kinds, by their names followed by a slash.
     kinds: BTreeMap<LockName, Summary>,
     instances: BTreeMap<LockName, Instance>,
+    instance_count: usize,
     instance_payloads: InstancePayloads,
     instances_revision: u64,
     /// The latest changes to instances, oldest first.
@@ -207,12 +210,15 @@ impl GroupLedger {
 
 /// The data of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct Job {
     watermark_ms: u64,
     /// The start of each schedule, by its fingerprint.
     since: BTreeMap<u64, Since>,
     counter: Option<TokenCounter>,
     open: BTreeMap<RunId, Open>,
+    /// Stored on its own, since few operations need it.
+    #[cfg_attr(feature = "__stored", serde(skip))]
     history: VecDeque<Attempt>,
     controls: JobControls,
     kind: JobKind,
@@ -278,6 +284,7 @@ impl Job {
 
 /// The origin of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 enum JobKind {
     /// Defined in the code of its nodes.
     #[default]
@@ -290,6 +297,7 @@ enum JobKind {
 
 /// The start of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct Since {
     from_ms: u64,
     /// The group's `led_ms` at the last registration.
@@ -298,6 +306,7 @@ struct Since {
 
 /// A live node and the end of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct KnownNode {
     node: LiveNode,
     /// The end of the lease, inclusive, in ms since the epoch.
@@ -306,6 +315,7 @@ struct KnownNode {
 
 /// The stage of an open run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 enum Stage {
     Running,
     Failed,
@@ -315,6 +325,7 @@ enum Stage {
 
 /// A run that has not ended, and its latest attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     claim: ClaimId,
     attempts: Attempts,
@@ -335,6 +346,7 @@ struct Open {
 
 /// The number of an attempt, starting at 1, and the failures and orphanings before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct Attempts {
     number: u32,
     failures: u32,
@@ -391,6 +403,7 @@ impl InstancePayloads {
 
 /// The summary of a job, without its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize))]
 struct Summary {
     schedule: String,
     dst: String,

@@ -25,7 +25,7 @@ const VERSION: &str = "select version from distlock_meta";
 
 /// Names the tables that this user may not use.
 const RIGHTS: &str = "
-select string_agg(name, ', ') from unnest(array['distlock_lock', 'distlock_fence', 'distlock_card']) name
+select string_agg(name, ', ') from unnest(array['distlock_lock', 'distlock_fence', 'distlock_card', 'distlock_run']) name
 where not (has_table_privilege(name, 'select') and has_table_privilege(name, 'insert')
     and has_table_privilege(name, 'update') and has_table_privilege(name, 'delete'))";
 
@@ -94,8 +94,8 @@ pub(super) async fn check(connection: &mut PgConnection, tables: &Tables) -> Res
 /// Creates the tables of locks in a PostgreSQL database, and the schema of the URL, unless they exist.
 ///
 /// The user of the URL needs the right to create them, and a direct connection: not one through a pooler. The users that
-/// take locks need the rights to select, insert, update and delete on `distlock_lock`, `distlock_fence` and
-/// `distlock_card`, and to select on `distlock_meta`. Programs may call it at the same time.
+/// take locks need the rights to select, insert, update and delete on `distlock_lock`, `distlock_fence`, `distlock_card` and
+/// `distlock_run`, and to select on `distlock_meta`. Programs may call it at the same time.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

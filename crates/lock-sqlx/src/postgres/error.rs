@@ -26,8 +26,8 @@ fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {
         ),
         (Some("42501"), _) => (
             Kind::Denied,
-            ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence and distlock_card, \
-             and usage of their schema, to this user",
+            ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence, distlock_card and \
+             distlock_run, and usage of their schema, to this user",
         ),
         (Some("3D000"), _) => (Kind::Misconfigured, ": the database does not exist"),
         (Some("25006"), _) => {

@@ -7,25 +7,27 @@ mod directory;
 mod error;
 mod fence;
 mod leases;
+mod ledger;
 mod place;
 mod server;
 mod statements;
 mod wakes;
 
-use self::{place::Place, server::Server, wakes::Wakes};
+use self::{ledger::Ledger, place::Place, server::Server, wakes::Wakes};
 use async_trait::async_trait;
 pub use check::migrate;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},
     LockError, LockName, Store, Worker,
     backend::{
-        AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind, Capabilities,
-        Connector, Directory, ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest,
-        Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+        AcquireRequest, Acquired, AsyncBackend, BackendError, Capabilities, Connector, Directory,
+        ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
     },
     clock::UtcTime,
     inspect::{ListLimits, Listing, ProcessCard},
 };
+use lock_ledger::{LedgerConnector, RunLedger, stored::StoredLedger};
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -59,7 +61,7 @@ use std::{
 /// that wait look for releases every 100 ms to 1 s. The tables must be created over a direct connection.
 ///
 /// # Stored data
-/// The tables `distlock_lock`, `distlock_fence`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its
+/// The tables `distlock_lock`, `distlock_fence`, `distlock_card`, `distlock_run` and `distlock_meta`. The row of a name is deleted after its
 /// fencing counter has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct PostgresBackend {
@@ -132,15 +134,17 @@ impl PostgresBackend {
         Ok(Self { inner: Arc::new(Inner { server, wakes, keeper }) })
     }
 
-    /// Runs a request in the keeper.
+    /// Returns the run ledger of the same database, for a scheduler. It opens up to 2 further connections.
+    #[must_use]
+    pub fn ledger(&self) -> Arc<dyn RunLedger> {
+        Arc::new(StoredLedger::new(Ledger { server: self.server(), keeper: self.inner.keeper.clone() }))
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> Result<T, BackendError> {
-        self.inner.keeper.run(work).await.unwrap_or_else(|_| {
-            let message = "the thread of the postgres store has ended: create a new store";
-            Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
-        })
+        server::run(&self.inner.keeper, work).await
     }
 
     fn server(&self) -> Arc<Server> {
@@ -272,5 +276,20 @@ impl Connector for Postgres {
 
     fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
         Ok(PostgresBackend::connect_lazy(url)?.into())
+    }
+}
+
+#[async_trait]
+impl LedgerConnector for Postgres {
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let backend = PostgresBackend::connect(url).await?;
+        let ledger = backend.ledger();
+        Ok((backend.into(), ledger))
+    }
+
+    fn connect_with_ledger_lazy(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let backend = PostgresBackend::connect_lazy(url)?;
+        let ledger = backend.ledger();
+        Ok((backend.into(), ledger))
     }
 }

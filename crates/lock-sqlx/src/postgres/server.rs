@@ -8,8 +8,8 @@ use super::{
 };
 use lock_core::{
     __private::{ServerClock, lock},
-    LockName,
-    backend::{BackendError, ProcessId, SubscriptionRegistry},
+    LockName, Worker,
+    backend::{Applied, BackendError, BackendErrorKind, ProcessId, SubscriptionRegistry},
     clock::UtcTime,
 };
 use sqlx::{
@@ -23,12 +23,15 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, SemaphorePermit},
     time::Instant,
 };
 
 /// The number of connections for all but acquires and batches of renewals, which may wait for rows.
 const UPKEEP: usize = 2;
+
+/// The number of connections for the run ledger. The transactions that write wait for one another in the server.
+const LEDGER: usize = 2;
 
 /// A connection that was idle for this long may have been closed by something in between.
 const DOUBTED_AFTER: Duration = Duration::from_secs(10);
@@ -42,6 +45,8 @@ pub(super) struct Server {
     /// For batches of renewals, which wait for nobody.
     pub(super) renewals: Connections,
     pub(super) upkeep: Connections,
+    /// For transactions of the run ledger.
+    pub(super) ledger: Connections,
     pub(super) watchers: SubscriptionRegistry,
     clock: ServerClock,
     /// The time at which the server was started.
@@ -71,9 +76,26 @@ impl Connections {
         lock(&self.idle).pop()
     }
 
-    /// Closes the connections that are not used now.
-    fn close(&self) {
+    fn keep(&self, connection: PgConnection) {
+        lock(&self.idle).push((connection, Instant::now()));
+    }
+
+    /// Closes the connections that are not used now: they have probably lost the server as well.
+    pub(super) fn close(&self) {
         lock(&self.idle).clear();
+    }
+}
+
+/// A connection that is closed unless it is given back.
+pub(super) struct Lent<'c> {
+    pub(super) connection: PgConnection,
+    from: &'c Connections,
+    _permit: Option<SemaphorePermit<'c>>,
+}
+
+impl Lent<'_> {
+    pub(super) fn give_back(self) {
+        self.from.keep(self.connection);
     }
 }
 
@@ -84,6 +106,7 @@ impl Server {
             grants: Connections::new(place.connections),
             renewals: Connections::new(1),
             upkeep: Connections::new(UPKEEP),
+            ledger: Connections::new(LEDGER),
             watchers: SubscriptionRegistry::default(),
             clock: ServerClock::default(),
             started: Mutex::default(),
@@ -103,7 +126,7 @@ impl Server {
     /// Opens the first connection.
     pub(super) async fn check(&self) -> Result<(), BackendError> {
         let connection = self.open().await?;
-        lock(&self.grants.idle).push((connection, Instant::now()));
+        self.grants.keep(connection);
         Ok(())
     }
 
@@ -121,13 +144,16 @@ impl Server {
         Ok(connection)
     }
 
-    async fn connection(&self, connections: &Connections) -> Result<PgConnection, BackendError> {
-        if let Some((mut connection, since)) = connections.idle()
+    /// Lends a connection. Waits while all are lent.
+    pub(super) async fn lend<'c>(&self, from: &'c Connections) -> Result<Lent<'c>, BackendError> {
+        // Never closed.
+        let permit = from.permits.acquire().await.ok();
+        if let Some((mut connection, since)) = from.idle()
             && (since.elapsed() < DOUBTED_AFTER || connection.ping().await.is_ok())
         {
-            return Ok(connection);
+            return Ok(Lent { connection, from, _permit: permit });
         }
-        self.open().await
+        Ok(Lent { connection: self.open().await?, from, _permit: permit })
     }
 
     /// Executes a statement, and returns all its rows once it is committed.
@@ -146,20 +172,17 @@ impl Server {
         connections: &Connections,
         statement: Query<'static, Postgres, PgArguments>,
     ) -> Result<Result<Vec<PgRow>, sqlx::Error>, BackendError> {
-        // Never closed.
-        let _permit = connections.permits.acquire().await;
-        let mut connection = self.connection(connections).await?;
+        let mut lent = self.lend(connections).await?;
         let sent = Instant::now();
         let rows = match self.place.has_pooler {
-            true => in_transaction(&mut connection, statement).await,
+            true => in_transaction(&mut lent.connection, statement).await,
             // All: the first rows arrive before the transaction is committed.
-            false => statement.fetch_all(&mut connection).await,
+            false => statement.fetch_all(&mut lent.connection).await,
         };
         match &rows {
             Ok(_) => {}
             Err(error) if is_rolled_back(error) => {}
             Err(_) => {
-                // Those that are idle have probably lost the server as well.
                 connections.close();
                 return Ok(rows);
             }
@@ -167,7 +190,7 @@ impl Server {
         if let Ok(Some(Ok(now))) = rows.as_ref().map(|rows| rows.first().map(|row| row.try_get("us"))) {
             self.clock.learn(sent, micros(now));
         }
-        lock(&connections.idle).push((connection, Instant::now()));
+        lent.give_back();
         Ok(rows)
     }
 }
@@ -195,4 +218,15 @@ pub(super) fn statement(text: &Arc<str>) -> Query<'static, Postgres, PgArguments
 /// Returns a time as a column has it.
 pub(super) fn micros(time: i64) -> UtcTime {
     UtcTime::from_micros(u64::try_from(time).unwrap_or(0))
+}
+
+/// Runs a request in the keeper.
+pub(super) async fn run<T: Send + 'static>(
+    keeper: &Worker,
+    work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+) -> Result<T, BackendError> {
+    keeper.run(work).await.unwrap_or_else(|_| {
+        let message = "the thread of the postgres store has ended: create a new store";
+        Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
+    })
 }

@@ -41,6 +41,18 @@ create table distlock_card (
     card text not null,
     expires_ms bigint not null
 );
+-- The run ledger: the data of each group of jobs, in parts.
+create table distlock_run (
+    grp text collate "C",
+    kind text collate "C",
+    name text collate "C",
+    data text not null,
+    open boolean not null, -- a job with open runs
+    controlled boolean not null, -- a job that is paused, or has another schedule
+    primary key (grp, kind, name)
+);
+create index on distlock_run (grp) where open;
+create index on distlock_run (grp) where controlled;
 create table distlock_meta (version int not null);
 insert into distlock_meta values (1);
 "#;
@@ -203,6 +215,44 @@ expired as materialized (
 deleted as (delete from distlock_lock l using expired where l.name = expired.name)
 delete from distlock_fence f using expired where f.name = expired.name";
 
+/// Keeps other transactions from writing to a group: group, `synchronous_commit`. Answers the time after that.
+const LOCK_GROUP: &str = "
+with settings as materialized (
+    select set_config('lock_timeout', '2s', true), set_config('synchronous_commit',
+        case current_setting('synchronous_commit') when 'remote_apply' then 'remote_apply' else $2 end, true)
+), locked as materialized (select pg_advisory_xact_lock(hashtextextended('distlock:' || $1, 0)) from settings)
+select {now} from locked";
+
+/// Reads parts: group, kinds and names, whole kinds, whether jobs with open runs, whether jobs with controls, the instance
+/// that a page follows, its length.
+const PARTS: &str = "
+select kind, name, data from distlock_run where grp = $1 and kind = 'head'
+union all
+select kind, name, data from distlock_run where grp = $1 and kind = any($2::text[]) and name = any($3::text[])
+union all
+select kind, name, case when kind = 'argument' then '' else data end from distlock_run
+where grp = $1 and kind = any($4::text[])
+union all
+select kind, name, data from distlock_run where $5 and grp = $1 and open
+union all
+select kind, name, data from distlock_run where $6 and grp = $1 and controlled
+union all
+(select kind, name, data from distlock_run
+where $7::text is not null and grp = $1 and kind = 'instance' and name > $7 order by name limit $8)";
+
+/// Writes parts: group, kinds, names, whether open, whether controlled, data. Those without data are deleted.
+const WRITE_PARTS: &str = "
+with part as materialized (
+    select * from unnest($2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::text[])
+        as part(kind, name, open, controlled, data)
+), deleted as (
+    delete from distlock_run r using part where r.grp = $1 and r.kind = part.kind and r.name = part.name and part.data is null
+)
+insert into distlock_run (grp, kind, name, data, open, controlled)
+select $1, kind, name, data, open, controlled from part where data is not null
+on conflict (grp, kind, name) do update
+set data = excluded.data, open = excluded.open, controlled = excluded.controlled";
+
 /// Deletes the expired cards, and writes one: process, card, milliseconds.
 const WRITE_CARD: &str = "
 with expired as (delete from distlock_card where expires_ms < {now} / 1000 and process <> $1)
@@ -257,6 +307,10 @@ pub(super) struct Statements {
     pub(super) remove_card: Arc<str>,
     pub(super) read_card: Arc<str>,
     pub(super) list: Arc<str>,
+    pub(super) now: Arc<str>,
+    pub(super) lock_group: Arc<str>,
+    pub(super) parts: Arc<str>,
+    pub(super) write_parts: Arc<str>,
 }
 
 impl Statements {
@@ -289,6 +343,10 @@ impl Statements {
             remove_card: complete(REMOVE_CARD),
             read_card: complete(READ_CARD),
             list: complete(LIST),
+            now: complete("select {now}"),
+            lock_group: complete(LOCK_GROUP),
+            parts: complete(PARTS),
+            write_parts: complete(WRITE_PARTS),
         }
     }
 }

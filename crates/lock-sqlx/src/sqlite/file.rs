@@ -64,6 +64,18 @@ create table if not exists distlock_lock (
     freed integer not null -- grows with each release that wakes waiters
 ) without rowid, strict;
 create index if not exists distlock_lock_keep on distlock_lock (keep_ms);
+-- The run ledger: the data of each group of jobs, in parts.
+create table if not exists distlock_run (
+    grp text not null,
+    kind text not null,
+    name text not null,
+    open integer not null, -- 1 for a job with open runs
+    controlled integer not null, -- 1 for a job that is paused, or has another schedule
+    data text not null,
+    primary key (grp, kind, name)
+) without rowid, strict;
+create index if not exists distlock_run_open on distlock_run (grp) where open;
+create index if not exists distlock_run_controlled on distlock_run (grp) where controlled;
 create table if not exists distlock_card (
     process text primary key,
     card text not null,
@@ -88,6 +100,16 @@ pub(super) struct Place {
 pub(super) struct Open {
     pub(super) connection: SqliteConnection,
     identity: Option<Identity>,
+}
+
+impl Open {
+    /// Lets the next transactions wait for the disk as the URL says.
+    pub(super) async fn relax(&mut self, place: &Place) -> Result<(), sqlx::Error> {
+        match place.synchronous {
+            SqliteSynchronous::Full => Ok(()),
+            _ => sqlx::raw_sql("pragma synchronous = normal").execute(&mut self.connection).await.map(drop),
+        }
+    }
 }
 
 impl Place {

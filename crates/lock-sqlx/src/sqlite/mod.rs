@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod fence;
 mod file;
+mod ledger;
 mod row;
 mod task;
 
@@ -25,6 +26,10 @@ use lock_core::{
     },
     clock::UtcTime,
     inspect::{ListLimits, Listing, ProcessCard},
+};
+use lock_ledger::{
+    GroupName, LedgerConnector, RunLedger,
+    stored::{Access, PartStore, Step, StoredLedger},
 };
 use std::{
     fmt,
@@ -105,6 +110,13 @@ impl SqliteBackend {
         let task = task::Task::new(place.clone(), connection, watchers.clone(), keeper.clone());
         keeper.handle().spawn(task.run(queue));
         Ok(Self { inner: Arc::new(Inner { place, jobs, watchers }) })
+    }
+
+    /// Returns the run ledger of the same file, for a scheduler. Its records, and with them the grants of locks, are on the
+    /// disk before they are reported.
+    #[must_use]
+    pub fn ledger(&self) -> Arc<dyn RunLedger> {
+        Arc::new(StoredLedger::new(Ledger(self.clone())))
     }
 
     /// Asks the task something, and waits for its answer.
@@ -202,6 +214,21 @@ impl Directory for SqliteBackend {
     }
 }
 
+/// The ledger of a file.
+#[derive(Debug)]
+struct Ledger(SqliteBackend);
+
+#[async_trait]
+impl PartStore for Ledger {
+    fn now(&self) -> Option<UtcTime> {
+        Some(self.0.inner.place.now())
+    }
+
+    async fn transact(&self, group: GroupName, access: Access, step: Step) -> Result<(), BackendError> {
+        self.0.ask(|reply| Job::Transact { group, access, step, reply }).await
+    }
+}
+
 /// Connects URLs like `sqlite:locks.db`, for [`Connectors`](lock_core::Connectors).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sqlite;
@@ -218,5 +245,20 @@ impl Connector for Sqlite {
 
     fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
         Ok(SqliteBackend::connect_lazy(url)?.into())
+    }
+}
+
+#[async_trait]
+impl LedgerConnector for Sqlite {
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let backend = SqliteBackend::connect(url).await?;
+        let ledger = backend.ledger();
+        Ok((backend.into(), ledger))
+    }
+
+    fn connect_with_ledger_lazy(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let backend = SqliteBackend::connect_lazy(url)?;
+        let ledger = backend.ledger();
+        Ok((backend.into(), ledger))
     }
 }

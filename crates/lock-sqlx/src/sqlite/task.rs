@@ -5,6 +5,7 @@ use super::{
     directory,
     error::{failed, is_busy},
     file::{Open, Place},
+    ledger,
     row::{Row, Stored, micros, millis},
 };
 use lock_core::{
@@ -15,6 +16,10 @@ use lock_core::{
     },
     clock::UtcTime,
     inspect::{ListLimits, Listing},
+};
+use lock_ledger::{
+    GroupName,
+    stored::{Access, Step},
 };
 use serde_json::{Value, json};
 use sqlx::SqliteConnection;
@@ -91,6 +96,13 @@ pub(super) enum Job {
         reply: Ask<()>,
     },
     RemoveCard(ProcessId, Ask<()>),
+    /// A transaction of the run ledger.
+    Transact {
+        group: GroupName,
+        access: Access,
+        step: Step,
+        reply: Ask<()>,
+    },
     ReadCard(ProcessId, Ask<Option<String>>),
     List {
         prefix: String,
@@ -316,10 +328,6 @@ impl Task {
     /// Writes rows, and commits. It uses the connection of the transaction, even if the file has been replaced meanwhile.
     /// Then what it has committed does not count.
     async fn write(&mut self, rows: Vec<Value>) -> Result<(), BackendError> {
-        let replaced = || {
-            let message = "the sqlite file or its log was replaced during a transaction";
-            BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
-        };
         let open = self.open.as_mut().ok_or_else(replaced)?;
         let write = sqlx::query(WRITE).bind(Value::from(rows).to_string());
         let write = write.execute(&mut open.connection).await;
@@ -391,6 +399,11 @@ impl Task {
         match job {
             Job::Lease(_) | Job::Force(..) => {}
             Job::Inspect(name, reply) => answer(reply, self.inspect(name).await),
+            // Its caller has given up.
+            Job::Transact { reply, .. } if reply.is_closed() => {}
+            Job::Transact { group, access, step, reply } => {
+                answer(reply, self.transact(&group, access, step).await);
+            }
             Job::Watch(name, reply) => answer(reply, self.watch(name).await),
             Job::WriteCard { process, card, ttl, reply } => {
                 let write = async {
@@ -413,6 +426,24 @@ impl Task {
                 answer(reply, list.await);
             }
         }
+    }
+
+    async fn transact(&mut self, group: &GroupName, access: Access, step: Step) -> Result<(), BackendError> {
+        let place = self.place.clone();
+        let mut done = ledger::transact(self.connection().await?, &place, group, access, step).await;
+        if done.is_err() {
+            self.roll_back().await;
+        } else if self.open.as_ref().is_none_or(|open| !place.is_still(open)) {
+            done = Err(replaced());
+        }
+        if access == Access::Durable
+            && let Some(open) = &mut self.open
+            && let Err(error) = open.relax(&place).await
+        {
+            tracing::debug!(%error, "failed to reset a setting of the sqlite file");
+            self.open = None;
+        }
+        done
     }
 
     async fn inspect(&mut self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
@@ -469,6 +500,11 @@ impl Rows {
         }
         (written, freed)
     }
+}
+
+fn replaced() -> BackendError {
+    let message = "the sqlite file or its log was replaced during a transaction";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
 }
 
 /// Returns the names as a JSON array.

@@ -2,7 +2,9 @@
 
 use super::support::Schema;
 use lock_core::Store;
-use lock_testkit::conformance::Harness;
+use lock_ledger::RunLedger;
+use lock_testkit::conformance::{Harness, LedgerHarness};
+use std::sync::Arc;
 
 impl Harness for Schema {
     async fn store(&self) -> Store {
@@ -11,6 +13,20 @@ impl Harness for Schema {
     async fn another(&self, _: &Store) -> Store {
         Schema::store(self).await
     }
+}
+
+impl LedgerHarness for Schema {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        self.client().await.ledger()
+    }
+    async fn another_ledger(&self, _: &Arc<dyn RunLedger>) -> Arc<dyn RunLedger> {
+        self.client().await.ledger()
+    }
+}
+
+mod ledger {
+    use super::Schema;
+    lock_testkit::ledger_conformance!(Schema::new(), flavor = "multi_thread", worker_threads = 1);
 }
 
 mod listening {

@@ -54,7 +54,7 @@ async fn missing_rights_name_the_grants() {
     is_refused(&url, LockErrorKind::Backend, remedy).await;
     run(format!("grant select on all tables in schema {name} to guest_{name}")).await;
     is_refused(&url, LockErrorKind::Backend, remedy).await;
-    for table in ["lock", "fence", "card"] {
+    for table in ["lock", "fence", "card", "run"] {
         run(format!("grant insert, update, delete on {name}.distlock_{table} to guest_{name}")).await;
     }
     let locks = LockFactory::new(PostgresBackend::connect(&url).await.unwrap());

@@ -1,7 +1,7 @@
 //! PostgreSQL and the store rules give the same answers, over random sequences of operations.
 
 use super::support::Schema;
-use lock_testkit::{RulesRun, Seed};
+use lock_testkit::{LedgerRun, RulesRun, Seed};
 use std::env;
 
 /// The number of operations of each kind in a long run; otherwise a twentieth of it.
@@ -19,4 +19,15 @@ async fn random_operations_are_answered_as_the_store_rules_say() {
         run.step().await;
     }
     assert!(run.seen().len() >= 11, "some kinds of answers are missing: {:?}", run.seen());
+}
+
+#[tokio::test]
+async fn random_operations_on_runs_are_answered_by_the_rules() {
+    let schema = Schema::new();
+    let mut run = LedgerRun::new(schema.client().await.ledger(), Seed::of_this_run()).await;
+    for _ in 0..operations() {
+        run.step().await;
+    }
+    run.read().await;
+    assert!(run.seen().len() >= 32, "some kinds of answers are missing: {:?}", run.seen());
 }

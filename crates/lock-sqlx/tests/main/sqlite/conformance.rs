@@ -2,7 +2,9 @@
 
 use crate::sqlite::support::LockFile;
 use lock_core::Store;
-use lock_testkit::conformance::Harness;
+use lock_ledger::RunLedger;
+use lock_testkit::conformance::{Harness, LedgerHarness};
+use std::sync::Arc;
 
 impl Harness for LockFile {
     async fn store(&self) -> Store {
@@ -13,4 +15,21 @@ impl Harness for LockFile {
     }
 }
 
-lock_testkit::conformance!(LockFile::new(), flavor = "multi_thread", worker_threads = 1);
+impl LedgerHarness for LockFile {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        self.client().await.ledger()
+    }
+    async fn another_ledger(&self, _: &Arc<dyn RunLedger>) -> Arc<dyn RunLedger> {
+        self.client().await.ledger()
+    }
+}
+
+mod locks {
+    use super::LockFile;
+    lock_testkit::conformance!(LockFile::new(), flavor = "multi_thread", worker_threads = 1);
+}
+
+mod ledger {
+    use super::LockFile;
+    lock_testkit::ledger_conformance!(LockFile::new(), flavor = "multi_thread", worker_threads = 1);
+}

@@ -1,0 +1,309 @@
+//! A run ledger in the rows of a database with transactions. The rules are those of [`GroupLedger`]; a store only reads
+//! and writes parts of a group.
+
+pub use crate::rules::parts::{Change, Parts};
+use crate::{
+    control::{CommandReply, FleetControls, JobCommand},
+    group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
+    ids::{GroupName, JobId},
+    instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
+    request::{
+        ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun, RunRenewal,
+    },
+    rules::{
+        GroupLedger,
+        parts::{ARGUMENT, HISTORY, INSTANCE, JOB, KIND, NODE, PAYLOAD, WantedInstances, argument_name},
+    },
+    run::{Attempt, OpenRun},
+    run_ledger::RunLedger,
+};
+use async_trait::async_trait;
+use lock_core::{
+    __private::lock,
+    LockName,
+    backend::{Applied, BackendError, BackendErrorKind, Reply},
+    clock::UtcTime,
+};
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex},
+};
+
+/// The parts of a group to read, besides its head.
+#[derive(Debug, Clone, Default)]
+pub struct Needs {
+    /// Those of these kinds that have one of the names.
+    pub kinds: &'static [&'static str],
+    /// The names.
+    pub names: Vec<String>,
+    /// All of these kinds; of arguments, only the names.
+    pub all_of: &'static [&'static str],
+    /// All jobs with open runs.
+    pub open: bool,
+    /// All jobs with controls.
+    pub controlled: bool,
+    /// The instances that follow this name, at most [`MAX_INSTANCES_READ`](crate::MAX_INSTANCES_READ).
+    pub page: Option<String>,
+}
+
+/// The effect of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It only reads.
+    Read,
+    /// It writes. A crash of the server may undo it.
+    Quick,
+    /// It writes, and is durable when it is reported.
+    Durable,
+}
+
+/// The next step of a transaction.
+#[derive(Debug)]
+pub enum Next {
+    /// Read more parts.
+    Read(Needs),
+    /// Write these parts, and commit.
+    Commit(Vec<Change>),
+}
+
+/// Decides the next step, given the parts that were read: kind, name, data. The first step is given none.
+pub type Step = Box<dyn FnMut(UtcTime, Vec<(String, String, String)>) -> Result<Next, BackendError> + Send>;
+
+/// A database that stores parts of groups.
+#[async_trait]
+pub trait PartStore: Debug + Send + Sync + 'static {
+    /// Estimates the current time of the server.
+    fn now(&self) -> Option<UtcTime>;
+
+    /// Executes a transaction on a group. Those that write exclude one another, and read the clock after the others have
+    /// ended. Those that only read see one state.
+    async fn transact(&self, group: GroupName, access: Access, step: Step) -> Result<(), BackendError>;
+}
+
+/// A run ledger in a database.
+#[derive(Debug)]
+pub struct StoredLedger<S> {
+    store: S,
+}
+
+impl<S: PartStore> StoredLedger<S> {
+    /// Creates the ledger of a store.
+    pub fn new(store: S) -> Self {
+        Self { store }
+    }
+
+    /// Applies a rule to the parts of a group that it needs.
+    async fn with<R: Send + 'static>(
+        &self,
+        group: GroupName,
+        access: Access,
+        needs: Needs,
+        rule: impl FnOnce(&mut GroupLedger, UtcTime) -> R + Send + 'static,
+    ) -> Result<Reply<R>, BackendError> {
+        self.with_more(group, access, needs, |_| None, rule).await
+    }
+
+    /// The same, if the head of the group decides about further needs.
+    async fn with_more<R: Send + 'static>(
+        &self,
+        group: GroupName,
+        access: Access,
+        needs: Needs,
+        more: impl FnOnce(&GroupLedger) -> Option<Needs> + Send + 'static,
+        rule: impl FnOnce(&mut GroupLedger, UtcTime) -> R + Send + 'static,
+    ) -> Result<Reply<R>, BackendError> {
+        let reply = Arc::new(Mutex::new(None));
+        let (result, mut first, mut more, mut rule) = (reply.clone(), Some(needs), Some(more), Some(rule));
+        let (mut parts, mut has_expired) = (Parts::new(), false);
+        let step = move |now: UtcTime, read: Vec<(String, String, String)>| {
+            for (kind, name, data) in read {
+                // The name alone does not replace the data.
+                let before = parts.entry((kind, name)).or_default();
+                if !data.is_empty() {
+                    *before = data;
+                }
+            }
+            if let Some(needs) = first.take() {
+                return Ok(Next::Read(needs));
+            }
+            let mut ledger = GroupLedger::from_parts(&parts).map_err(misunderstood)?;
+            let expired = ledger.expired(now);
+            if !std::mem::replace(&mut has_expired, true) && !expired.is_empty() {
+                let names = expired.iter().map(|name| name.as_str().to_owned()).collect();
+                return Ok(Next::Read(Needs { kinds: &[JOB, HISTORY], names, ..Needs::default() }));
+            }
+            if let Some(needs) = more.take().and_then(|more| more(&ledger)) {
+                return Ok(Next::Read(needs));
+            }
+            ledger.expire(now);
+            if let Some(rule) = rule.take() {
+                *lock(&result) = Some(Reply::new(now, rule(&mut ledger, now)));
+            }
+            match access {
+                Access::Read => Ok(Next::Commit(Vec::new())),
+                Access::Quick | Access::Durable => {
+                    ledger.changes(&parts).map(Next::Commit).map_err(misunderstood)
+                }
+            }
+        };
+        self.store.transact(group, access, Box::new(step)).await?;
+        let reply = lock(&reply).take();
+        reply.ok_or_else(|| {
+            let message = "the store committed a transaction of the ledger without its rule";
+            BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
+        })
+    }
+}
+
+fn misunderstood(error: serde_json::Error) -> BackendError {
+    let message = "a record of the ledger cannot be understood: it was written by another program";
+    BackendError::new(BackendErrorKind::WrongType, Applied::No, message).with_source(error)
+}
+
+fn named(kinds: &'static [&'static str], names: impl IntoIterator<Item = LockName>) -> Needs {
+    let names = names.into_iter().map(|name| name.as_str().to_owned()).collect();
+    Needs { kinds, names, ..Needs::default() }
+}
+
+fn jobs_of(jobs: &[Registration]) -> Needs {
+    named(&[JOB], jobs.iter().map(|registration| registration.job.clone()))
+}
+
+/// The parts of a job whose run may end, which may remove its definition and withdraw its triggers.
+const WHOLE_JOB: &[&str] = &[JOB, HISTORY, INSTANCE, PAYLOAD, ARGUMENT];
+
+#[async_trait]
+impl<S: PartStore> RunLedger for StoredLedger<S> {
+    fn server_now(&self, _: &GroupName) -> Option<UtcTime> {
+        self.store.now()
+    }
+
+    async fn register(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
+        self.with(group, Access::Durable, jobs_of(&jobs), move |ledger, now| ledger.register(now, &jobs))
+            .await
+    }
+
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
+        self.with(group, Access::Read, jobs_of(&jobs), move |ledger, _| ledger.watermarks(&jobs)).await
+    }
+
+    async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
+        let mut needs = named(WHOLE_JOB, [r.job.name.clone()]);
+        needs.names.push(argument_name(&r.job.name, r.run));
+        (needs.all_of, needs.open) = (&[ARGUMENT], r.pool.is_some());
+        let group = r.job.group.clone();
+        self.with(group, Access::Durable, needs, move |ledger, now| ledger.claim(now, &r)).await
+    }
+
+    async fn renew(
+        &self,
+        group: GroupName,
+        runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        let needs = named(&[JOB], runs.iter().map(|item| item.job.clone()));
+        self.with(group, Access::Durable, needs, move |ledger, now| {
+            runs.iter().map(|item| ledger.renew(now, item)).collect()
+        })
+        .await
+    }
+
+    async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
+        let mut needs = named(WHOLE_JOB, [r.job.name.clone()]);
+        needs.all_of = &[ARGUMENT];
+        let group = r.job.group.clone();
+        self.with(group, Access::Durable, needs, move |ledger, now| ledger.end(now, &r)).await
+    }
+
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        let needs = Needs { open: true, ..Needs::default() };
+        self.with(group, Access::Read, needs, |ledger, now| ledger.open_runs(now)).await
+    }
+
+    async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+        let needs = named(&[JOB, HISTORY], [job.name.clone()]);
+        self.with(job.group, Access::Read, needs, move |ledger, _| ledger.history(&job.name, max)).await
+    }
+
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
+        let mut needs = named(&[JOB, HISTORY], [job.name.clone()]);
+        needs.all_of = &[ARGUMENT];
+        self.with(job.group, Access::Durable, needs, move |ledger, now| {
+            ledger.command(now, &job.name, &command)
+        })
+        .await
+    }
+
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
+        let more = move |ledger: &GroupLedger| controls_after(ledger, known);
+        self.with_more(group, Access::Read, Needs::default(), more, move |ledger, _| ledger.controls(known))
+            .await
+    }
+
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        let needs = named(&[JOB, HISTORY, KIND], jobs.iter().map(|description| description.job.clone()));
+        self.with(group, Access::Quick, needs, move |ledger, now| ledger.describe(now, &jobs)).await
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        let needs = Needs { all_of: &[JOB, KIND, NODE], ..Needs::default() };
+        self.with(group, Access::Read, needs, |ledger, now| ledger.summary(now)).await
+    }
+
+    async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        let (known, group) = (r.known, r.group.clone());
+        let needs = Needs { all_of: &[NODE], ..jobs_of(&r.watermarks) };
+        let more = move |ledger: &GroupLedger| controls_after(ledger, known);
+        self.with_more(group, Access::Quick, needs, more, move |ledger, now| ledger.heartbeat(now, &r)).await
+    }
+
+    async fn add(&self, r: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        let needs = named(&[JOB, HISTORY, INSTANCE, PAYLOAD], [r.job.name.clone()]);
+        let group = r.job.group.clone();
+        self.with(group, Access::Durable, needs, move |ledger, now| ledger.add(now, &r)).await
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        let mut needs = named(WHOLE_JOB, [job.name.clone()]);
+        needs.all_of = &[ARGUMENT];
+        self.with(job.group, Access::Durable, needs, move |ledger, now| {
+            ledger.remove(now, &job.name, removal)
+        })
+        .await
+    }
+
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        let needs = named(&[INSTANCE, PAYLOAD], [job.name.clone()]);
+        self.with(job.group, Access::Read, needs, move |ledger, _| ledger.instance(&job.name)).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        let wanted = from.clone();
+        let more = move |ledger: &GroupLedger| match ledger.wanted_instances(&wanted) {
+            WantedInstances::Nothing => None,
+            WantedInstances::Named(names) => Some(named(&[INSTANCE], names)),
+            WantedInstances::Page(after) => {
+                let after = after.map_or_else(String::new, |name| name.as_str().to_owned());
+                Some(Needs { page: Some(after), ..Needs::default() })
+            }
+        };
+        self.with_more(group, Access::Read, Needs::default(), more, move |ledger, _| ledger.instances(&from))
+            .await
+    }
+}
+
+/// Returns the jobs with controls unless the caller has them.
+fn controls_after(ledger: &GroupLedger, known: u64) -> Option<Needs> {
+    (ledger.revision() != known).then(|| Needs { controlled: true, ..Needs::default() })
+}

@@ -1,0 +1,97 @@
+//! The run ledger: transactions on the parts of a group.
+
+use super::{error::failed, file::Place};
+use futures_util::TryStreamExt as _;
+use lock_core::backend::{Applied, BackendError};
+use lock_ledger::{
+    GroupName, MAX_INSTANCES_READ,
+    stored::{Access, Change, Needs, Next, Step},
+};
+use serde_json::{Value, json};
+use sqlx::SqliteConnection;
+
+/// Reads parts: group, kinds and names, whole kinds, whether jobs with open runs, whether jobs with controls, the instance
+/// that a page follows, its length. Lists are JSON arrays.
+const PARTS: &str = "
+select kind, name, data from distlock_run where grp = ?1 and kind = 'head'
+union all
+select kind, name, data from distlock_run
+where grp = ?1 and kind in (select value from json_each(?2)) and name in (select value from json_each(?3))
+union all
+select kind, name, iif(kind = 'argument', '', data) from distlock_run
+where grp = ?1 and kind in (select value from json_each(?4))
+union all
+select kind, name, data from distlock_run where ?5 and grp = ?1 and open
+union all
+select kind, name, data from distlock_run where ?6 and grp = ?1 and controlled
+union all
+select kind, name, data from (select kind, name, data from distlock_run
+where ?7 is not null and grp = ?1 and kind = 'instance' and name > ?7 order by name limit ?8)";
+
+/// Writes parts: group, and a JSON array of kind, name, whether open, whether controlled, data. Those without data are
+/// deleted.
+const WRITE_PARTS: &str = "
+delete from distlock_run where grp = ?1 and (kind, name) in (
+    select value ->> 0, value ->> 1 from json_each(?2) where value ->> 4 is null);
+insert into distlock_run (grp, kind, name, open, controlled, data)
+select ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+from json_each(?2) where value ->> 4 is not null
+on conflict (grp, kind, name) do update
+set open = excluded.open, controlled = excluded.controlled, data = excluded.data";
+
+/// Executes a transaction, and leaves it open if it fails.
+pub(super) async fn transact(
+    connection: &mut SqliteConnection,
+    place: &Place,
+    group: &GroupName,
+    access: Access,
+    mut step: Step,
+) -> Result<(), BackendError> {
+    let unsent = |error| failed("read or write a record of jobs", Applied::No, error);
+    let begin = match access {
+        Access::Read => "begin",
+        Access::Quick => "begin immediate",
+        // Grants of locks are on the disk then as well.
+        Access::Durable => "pragma synchronous = full; begin immediate",
+    };
+    sqlx::raw_sql(begin).execute(&mut *connection).await.map_err(unsent)?;
+    // Read while the transaction has the write lock.
+    let now = place.now();
+    let mut read = Vec::new();
+    let changes = loop {
+        match step(now, read)? {
+            Next::Read(needs) => read = parts(connection, group, needs).await.map_err(unsent)?,
+            Next::Commit(changes) => break changes,
+        }
+    };
+    if !changes.is_empty() {
+        let rows: Vec<_> = changes.into_iter().map(columns).collect();
+        let write =
+            sqlx::query(WRITE_PARTS).bind(group.as_str().to_owned()).bind(Value::from(rows).to_string());
+        write.execute(&mut *connection).await.map_err(unsent)?;
+    }
+    let commit = sqlx::raw_sql("commit").execute(connection).await;
+    commit.map(drop).map_err(|error| failed("commit a record of jobs", Applied::Unknown, error))
+}
+
+async fn parts(
+    connection: &mut SqliteConnection,
+    group: &GroupName,
+    needs: Needs,
+) -> Result<Vec<(String, String, String)>, sqlx::Error> {
+    let query = sqlx::query_as(PARTS)
+        .bind(group.as_str())
+        .bind(json!(needs.kinds).to_string())
+        .bind(json!(needs.names).to_string())
+        .bind(json!(needs.all_of).to_string())
+        .bind(needs.open)
+        .bind(needs.controlled)
+        .bind(needs.page)
+        .bind(i64::try_from(MAX_INSTANCES_READ).unwrap_or(i64::MAX));
+    query.fetch(connection).try_collect().await
+}
+
+fn columns(change: Change) -> Value {
+    let Change { kind, name, data, open, controlled } = change;
+    json!([kind, name, open, controlled, data])
+}
