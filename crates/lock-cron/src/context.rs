@@ -5,7 +5,7 @@ use crate::{
     running::RunHold,
 };
 use lock_core::{FencingToken, LockName, LostReason, clock::UtcTime};
-use lock_ledger::{CatchUp, RunId};
+use lock_ledger::{CatchUp, RunId, StartedRun};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{error::Error, fmt, future::Future, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -18,8 +18,7 @@ use tokio::sync::watch;
 /// [`id`](Self::id).
 #[derive(Debug, Clone)]
 pub struct RunContext {
-    pub(crate) job: LockName,
-    pub(crate) run: RunId,
+    pub(crate) attempt_of: StartedRun,
     pub(crate) started: UtcTime,
     pub(crate) attempt: u32,
     pub(crate) token: FencingToken,
@@ -34,21 +33,21 @@ impl RunContext {
     /// Returns the name of the job.
     #[must_use]
     pub fn job(&self) -> &LockName {
-        &self.job
+        &self.attempt_of.job().name
     }
 
     /// Returns the identity of the run, which all its attempts share. Store it with the effects of
     /// the run, so a second attempt can find it.
     #[must_use]
     pub fn id(&self) -> RunId {
-        self.run
+        self.attempt_of.run()
     }
 
     /// Returns the run's scheduled time. It is the *nominal* time, even if the run is late. For a
     /// triggered run, this is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
-        self.run.instant().unwrap_or(self.started)
+        self.id().instant().unwrap_or(self.started)
     }
 
     /// Returns the time of the claim, by the server's clock.
@@ -78,13 +77,13 @@ impl RunContext {
     /// Returns `true` if the run was [triggered](crate::Scheduler::trigger).
     #[must_use]
     pub fn is_triggered(&self) -> bool {
-        matches!(self.run, RunId::Triggered(_))
+        matches!(self.id(), RunId::Triggered(_))
     }
 
     /// Returns `true` if the run belongs to a [backfill](crate::Scheduler::backfill).
     #[must_use]
     pub fn is_backfill(&self) -> bool {
-        self.run.backfill().is_some()
+        self.id().backfill().is_some()
     }
 
     /// Returns `true` if this node still holds the run. Checks the clock and does no IO, so the
@@ -143,6 +142,13 @@ impl RunContext {
     /// payload, and otherwise fails without a retry.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, BadPayload> {
         serde_json::from_str(self.payload.as_deref().unwrap_or("null")).map_err(BadPayload)
+    }
+}
+
+/// For `distlock::sql::finish_in`, which records the success of a run in a transaction of its body.
+impl AsRef<StartedRun> for RunContext {
+    fn as_ref(&self) -> &StartedRun {
+        &self.attempt_of
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::LostReason;
-use lock_ledger::{AfterAttempt, CatchUp, ClaimReply, RunOutcome};
+use lock_ledger::{AfterAttempt, CatchUp, ClaimReply, RunOutcome, StartedRun};
 use std::{
     error::Error,
     future::Future,
@@ -42,6 +42,9 @@ use tracing::{Instrument, Span};
 
 /// The maximum length of a recorded error text, in characters.
 const MAX_DETAIL: usize = 300;
+
+/// The reason for another attempt after a body that has forgotten its commit.
+const UNCOMMITTED: &str = "the transaction that records its success was not committed";
 
 /// The maximum number of recorded causes of an error. An error may name itself as its cause.
 const MAX_CAUSES: usize = 16;
@@ -126,7 +129,8 @@ async fn attempt_in(
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);
     let began = Instant::now();
-    let AttemptResult { outcome, detail, cancelled, is_unreadable } = run_body(job, claimed, cancel).await;
+    let AttemptResult { outcome, detail, cancelled, is_unreadable, is_left_to_transaction } =
+        run_body(node, job, claimed, cancel).await;
     let took = began.elapsed();
     span.record("cron.outcome", outcome.as_str());
     let then = after(job, claimed, outcome, cancelled, is_unreadable);
@@ -141,6 +145,10 @@ async fn attempt_in(
         retried,
         took,
     });
+    if is_left_to_transaction {
+        // If it was committed, the run has ended, and this changes nothing.
+        return AttemptEnd::cancelled(UNCOMMITTED, AfterAttempt::Reassign);
+    }
     AttemptEnd { outcome, detail, then }
 }
 
@@ -242,6 +250,8 @@ struct AttemptResult {
     cancelled: Option<CancelReason>,
     /// Set if this node could not read the payload. Another version of the program may be able to.
     is_unreadable: bool,
+    /// Set if a transaction of the body has recorded its success, if it was committed.
+    is_left_to_transaction: bool,
 }
 
 /// The error of a body, as text.
@@ -253,16 +263,16 @@ struct BodyError {
 impl AttemptResult {
     fn new(outcome: RunOutcome, detail: &str) -> Self {
         let detail = detail.chars().take(MAX_DETAIL).collect();
-        Self { outcome, detail, cancelled: None, is_unreadable: false }
+        Self { outcome, detail, cancelled: None, is_unreadable: false, is_left_to_transaction: false }
     }
 }
 
 /// Runs the body of an attempt until it ends or must be stopped.
-async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
+async fn run_body(node: &Node, job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
     let (cancel_body, cancelled) = watch::channel(false);
+    let attempt_of = StartedRun::new(node.ledger.job(&job.name), claimed.id.run, claimed.id.claim);
     let context = RunContext {
-        job: job.name.clone(),
-        run: claimed.id.run,
+        attempt_of: attempt_of.clone(),
         started: claimed.started,
         attempt: claimed.attempt,
         token: claimed.token,
@@ -280,11 +290,13 @@ async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> Atte
         })
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
-    let result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
+    let mut result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
     // Dropping a body runs application code, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
         tracing::error!(cron.job = %job.name, "job body panicked while being dropped");
     }
+    result.is_left_to_transaction =
+        result.outcome == RunOutcome::Succeeded && attempt_of.is_left_to_transaction();
     result
 }
 

@@ -46,7 +46,7 @@ pub use request::{
     RegisteredJob, Registration, RenewRun, RetryOf, RunRenewal, Skip,
 };
 pub use rules::GroupLedger;
-pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
+pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState, StartedRun};
 pub use run_ledger::{LedgerConnector, RunLedger};
 
 /// The README's examples.

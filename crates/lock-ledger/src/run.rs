@@ -1,8 +1,15 @@
 //! Open runs, and attempts that have ended.
 
-use crate::ids::{ClaimId, RunId};
+use crate::ids::{ClaimId, JobId, RunId};
 use lock_core::{FencingToken, LockName, clock::UtcTime};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Indicates whether a run makes up for a missed scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,6 +102,59 @@ pub struct Attempt {
     pub outcome: RunOutcome,
     /// The reason for the outcome, for display.
     pub detail: String,
+}
+
+/// The attempt of a run whose body is being executed, for a store that records its end in a transaction of the
+/// application. The context of a run in `lock-cron` converts into it with `as_ref`.
+#[derive(Debug, Clone)]
+pub struct StartedRun {
+    job: JobId,
+    run: RunId,
+    claim: ClaimId,
+    left_to_transaction: Arc<AtomicBool>,
+}
+
+impl StartedRun {
+    /// Describes an attempt.
+    #[must_use]
+    pub fn new(job: JobId, run: RunId, claim: ClaimId) -> Self {
+        Self { job, run, claim, left_to_transaction: Arc::default() }
+    }
+
+    /// Returns the job.
+    #[must_use]
+    pub fn job(&self) -> &JobId {
+        &self.job
+    }
+
+    /// Returns the run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Returns the claim of the attempt.
+    #[must_use]
+    pub fn claim(&self) -> ClaimId {
+        self.claim
+    }
+
+    /// Leaves the record of its success to a transaction. If that is not committed, the attempt was interrupted.
+    pub fn leave_to_transaction(&self) {
+        self.left_to_transaction.store(true, Ordering::Release);
+    }
+
+    /// Returns `true` if the record of its success is left to a transaction.
+    #[must_use]
+    pub fn is_left_to_transaction(&self) -> bool {
+        self.left_to_transaction.load(Ordering::Acquire)
+    }
+}
+
+impl AsRef<Self> for StartedRun {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 /// A run that has not ended.

@@ -1,20 +1,25 @@
 //! A run ledger in the rows of a database with transactions. The rules are those of [`GroupLedger`]; a store only reads
 //! and writes parts of a group.
 
-pub use crate::rules::parts::{Change, Parts};
+pub use crate::rules::parts::{Change, FINISHED, Parts, argument_name};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
     ids::{GroupName, JobId},
     instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
+    limits::DEFAULT_HISTORY,
     request::{
-        ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun, RunRenewal,
+        AfterAttempt, ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun,
+        RunRenewal,
     },
     rules::{
         GroupLedger,
-        parts::{ARGUMENT, HISTORY, INSTANCE, JOB, KIND, NODE, PAYLOAD, WantedInstances, argument_name},
+        parts::{
+            ARGUMENT, CLAIM, HISTORY, INSTANCE, JOB, KIND, LOCKED, NODE, PAYLOAD, WantedInstances,
+            parsed_argument,
+        },
     },
-    run::{Attempt, OpenRun},
+    run::{Attempt, OpenRun, RunOutcome},
     run_ledger::RunLedger,
 };
 use async_trait::async_trait;
@@ -25,6 +30,7 @@ use lock_core::{
     clock::UtcTime,
 };
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, Mutex},
 };
@@ -42,6 +48,9 @@ pub struct Needs {
     pub open: bool,
     /// All jobs with controls.
     pub controlled: bool,
+    /// First, the claim of this name, for writing, unless a transaction of the application has it. If there is one that
+    /// could be locked, it is read as the part `locked` as well.
+    pub claim: Option<String>,
     /// The instances that follow this name, at most [`MAX_INSTANCES_READ`](crate::MAX_INSTANCES_READ).
     pub page: Option<String>,
 }
@@ -100,7 +109,7 @@ impl<S: PartStore> StoredLedger<S> {
         needs: Needs,
         rule: impl FnOnce(&mut GroupLedger, UtcTime) -> R + Send + 'static,
     ) -> Result<Reply<R>, BackendError> {
-        self.with_more(group, access, needs, |_| None, rule).await
+        self.transact(group, access, needs, |_| None, |ledger, now, _| Ok(rule(ledger, now))).await
     }
 
     /// The same, if the head of the group decides about further needs.
@@ -111,6 +120,35 @@ impl<S: PartStore> StoredLedger<S> {
         needs: Needs,
         more: impl FnOnce(&GroupLedger) -> Option<Needs> + Send + 'static,
         rule: impl FnOnce(&mut GroupLedger, UtcTime) -> R + Send + 'static,
+    ) -> Result<Reply<R>, BackendError> {
+        self.transact(group, access, needs, more, |ledger, now, _| Ok(rule(ledger, now))).await
+    }
+
+    /// The same, if the rule may start runs or end them.
+    async fn with_claims<R: Send + 'static>(
+        &self,
+        job: JobId,
+        needs: Needs,
+        history: u32,
+        rule: impl FnOnce(&mut GroupLedger, UtcTime, &mut Claims) -> Result<R, BackendError> + Send + 'static,
+    ) -> Result<Reply<R>, BackendError> {
+        let group = job.group.clone();
+        let rule = move |ledger: &mut GroupLedger, now, claims: &mut Claims| {
+            claims.end_finished(ledger, now, &job, history);
+            let reply = rule(ledger, now, claims)?;
+            claims.forget_ended(ledger, &job.name);
+            Ok(reply)
+        };
+        self.transact(group, Access::Durable, needs, |_| None, rule).await
+    }
+
+    async fn transact<R: Send + 'static>(
+        &self,
+        group: GroupName,
+        access: Access,
+        needs: Needs,
+        more: impl FnOnce(&GroupLedger) -> Option<Needs> + Send + 'static,
+        rule: impl FnOnce(&mut GroupLedger, UtcTime, &mut Claims) -> Result<R, BackendError> + Send + 'static,
     ) -> Result<Reply<R>, BackendError> {
         let reply = Arc::new(Mutex::new(None));
         let (result, mut first, mut more, mut rule) = (reply.clone(), Some(needs), Some(more), Some(rule));
@@ -136,15 +174,16 @@ impl<S: PartStore> StoredLedger<S> {
                 return Ok(Next::Read(needs));
             }
             ledger.expire(now);
+            let mut claims = Claims::of(&parts);
             if let Some(rule) = rule.take() {
-                *lock(&result) = Some(Reply::new(now, rule(&mut ledger, now)));
+                *lock(&result) = Some(Reply::new(now, rule(&mut ledger, now, &mut claims)?));
             }
-            match access {
-                Access::Read => Ok(Next::Commit(Vec::new())),
-                Access::Quick | Access::Durable => {
-                    ledger.changes(&parts).map(Next::Commit).map_err(misunderstood)
-                }
+            if access == Access::Read {
+                return Ok(Next::Commit(Vec::new()));
             }
+            let mut changes = ledger.changes(&parts).map_err(misunderstood)?;
+            changes.extend(claims.changes(&parts));
+            Ok(Next::Commit(changes))
         };
         self.store.transact(group, access, Box::new(step)).await?;
         let reply = lock(&reply).take();
@@ -152,6 +191,64 @@ impl<S: PartStore> StoredLedger<S> {
             let message = "the store committed a transaction of the ledger without its rule";
             BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
         })
+    }
+}
+
+/// The claims of the open runs of a group, which transactions of the application compare.
+struct Claims {
+    by_name: BTreeMap<String, String>,
+    locked: BTreeSet<String>,
+}
+
+impl Claims {
+    fn of(parts: &Parts) -> Self {
+        let of = |kind: &'static str| parts.iter().filter(move |((of, _), _)| of == kind);
+        Self {
+            by_name: of(CLAIM).map(|((_, name), data)| (name.clone(), data.clone())).collect(),
+            locked: of(LOCKED).map(|((_, name), _)| name.clone()).collect(),
+        }
+    }
+
+    /// Returns `true` if a transaction of the application has the claim of a run, and has not ended.
+    fn is_in_transaction(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) && !self.locked.contains(name)
+    }
+
+    /// Ends the runs whose success was recorded by transactions of the application.
+    fn end_finished(&mut self, ledger: &mut GroupLedger, now: UtcTime, job: &JobId, history: u32) {
+        self.by_name.retain(|name, claim| {
+            let finished = claim.strip_suffix(FINISHED).and_then(|claim| claim.parse().ok());
+            let (Some(claim), Ok((of, run))) = (finished, parsed_argument(name)) else { return true };
+            if of != job.name {
+                return true;
+            }
+            let (outcome, then) = (RunOutcome::Succeeded, AfterAttempt::Finish);
+            let (job, detail) = (job.clone(), String::new());
+            ledger.end(now, &EndRequest { job, run, claim, outcome, detail, then, history });
+            false
+        });
+    }
+
+    /// Forgets the claims of a job whose runs have ended.
+    fn forget_ended(&mut self, ledger: &GroupLedger, job: &LockName) {
+        self.by_name.retain(|name, _| {
+            parsed_argument(name).is_ok_and(|(of, run)| of != *job || ledger.is_open(&of, run))
+        });
+    }
+
+    fn changes(&self, before: &Parts) -> Vec<Change> {
+        let change = |name: &String, data| Change {
+            kind: CLAIM,
+            name: name.clone(),
+            data,
+            open: false,
+            controlled: false,
+        };
+        let key = |name: &String| (CLAIM.to_owned(), name.clone());
+        let written = self.by_name.iter().filter(|(name, claim)| before.get(&key(name)) != Some(*claim));
+        let written = written.map(|(name, claim)| change(name, Some(claim.clone())));
+        let gone = before.keys().filter(|(kind, name)| kind == CLAIM && !self.by_name.contains_key(name));
+        written.chain(gone.map(|(_, name)| change(name, None))).collect()
     }
 }
 
@@ -169,8 +266,11 @@ fn jobs_of(jobs: &[Registration]) -> Needs {
     named(&[JOB], jobs.iter().map(|registration| registration.job.clone()))
 }
 
-/// The parts of a job whose run may end, which may remove its definition and withdraw its triggers.
-const WHOLE_JOB: &[&str] = &[JOB, HISTORY, INSTANCE, PAYLOAD, ARGUMENT];
+/// Returns the parts of a job whose run may end, which may remove its definition and withdraw its triggers.
+fn whole_job(job: &LockName) -> Needs {
+    let needs = named(&[JOB, HISTORY, INSTANCE, PAYLOAD, ARGUMENT], [job.clone()]);
+    Needs { all_of: &[ARGUMENT, CLAIM], ..needs }
+}
 
 #[async_trait]
 impl<S: PartStore> RunLedger for StoredLedger<S> {
@@ -196,11 +296,21 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
     }
 
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
-        let mut needs = named(WHOLE_JOB, [r.job.name.clone()]);
-        needs.names.push(argument_name(&r.job.name, r.run));
-        (needs.all_of, needs.open) = (&[ARGUMENT], r.pool.is_some());
-        let group = r.job.group.clone();
-        self.with(group, Access::Durable, needs, move |ledger, now| ledger.claim(now, &r)).await
+        let mut needs = whole_job(&r.job.name);
+        let name = argument_name(&r.job.name, r.run);
+        needs.names.push(name.clone());
+        (needs.open, needs.claim) = (r.pool.is_some(), r.retry_of.map(|_| name.clone()));
+        self.with_claims(r.job.clone(), needs, r.history, move |ledger, now, claims| {
+            if r.retry_of.is_some() && claims.is_in_transaction(&name) {
+                return Ok(ClaimReply::Busy { running: 1 });
+            }
+            let reply = ledger.claim(now, &r);
+            if matches!(reply, ClaimReply::Claimed { .. }) {
+                claims.by_name.insert(name, r.claim.to_string());
+            }
+            Ok(reply)
+        })
+        .await
     }
 
     async fn renew(
@@ -216,10 +326,16 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
     }
 
     async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
-        let mut needs = named(WHOLE_JOB, [r.job.name.clone()]);
-        needs.all_of = &[ARGUMENT];
-        let group = r.job.group.clone();
-        self.with(group, Access::Durable, needs, move |ledger, now| ledger.end(now, &r)).await
+        let name = argument_name(&r.job.name, r.run);
+        let needs = Needs { claim: Some(name.clone()), ..whole_job(&r.job.name) };
+        self.with_claims(r.job.clone(), needs, r.history, move |ledger, now, claims| {
+            if claims.is_in_transaction(&name) {
+                let message = "a transaction of the application that records the end of this run is open";
+                return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+            }
+            Ok(ledger.end(now, &r))
+        })
+        .await
     }
 
     async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
@@ -271,10 +387,9 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
     }
 
     async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
-        let mut needs = named(WHOLE_JOB, [job.name.clone()]);
-        needs.all_of = &[ARGUMENT];
-        self.with(job.group, Access::Durable, needs, move |ledger, now| {
-            ledger.remove(now, &job.name, removal)
+        let (name, needs) = (job.name.clone(), whole_job(&job.name));
+        self.with_claims(job, needs, DEFAULT_HISTORY, move |ledger, now, _| {
+            Ok(ledger.remove(now, &name, removal))
         })
         .await
     }

@@ -1,6 +1,7 @@
 //! The check of a hold inside a transaction of the application.
 
 use lock_core::Hold;
+use lock_ledger::StartedRun;
 use std::future::Future;
 
 /// The reason why a transaction must be rolled back.
@@ -40,17 +41,24 @@ impl From<sqlx::Error> for FenceError {
 
 /// A transaction, or a connection that is in one, which [`fence`] can check: of PostgreSQL (feature `postgres`) or
 /// SQLite (feature `sqlite`).
-pub trait FencedTransaction: Send + LastGrant {}
+pub trait FencedTransaction: Send + InTransaction {}
 
 /// Not for implementations elsewhere.
-pub trait LastGrant {
+pub trait InTransaction {
     /// Returns the first and the last token of the last grant, which stays the last one until the transaction ends.
     fn last_grant(
         &mut self,
         hold: &Hold,
         stored: &str,
     ) -> impl Future<Output = Result<Option<(i64, i64)>, FenceError>> + Send;
+
+    /// Marks the claim of a run as finished. Returns `false` if the run has another claim, or has ended.
+    fn finish(&mut self, run: &StartedRun) -> impl Future<Output = Result<bool, FenceError>> + Send;
 }
+
+/// Marks a claim: group, name of the run, claim, the mark.
+pub(crate) const FINISH: &str = "
+update distlock_run set data = $3 || $4 where grp = $1 and kind = 'claim' and name = $2 and data = $3";
 
 /// Checks in a transaction of the application that the hold is the newest one of its lock, and [pins](Hold::pin) it. If
 /// this and the commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed
@@ -103,4 +111,39 @@ pub async fn fence(
         Some((first, last)) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
         _ => Err(FenceError::Stale),
     }
+}
+
+/// Records the success of a run in a transaction of its body: its effect and its record are committed together, or
+/// neither is. Return `Ok` from the body after the commit. If this transaction is not committed, the attempt counts as
+/// interrupted, whatever the body returns, and the run is started again as its orphan policy says.
+///
+/// The scheduler's run ledger must be in the database of the transaction. Until the transaction ends, this run is not
+/// started again. In PostgreSQL it delays no other run, renewal or heartbeat; in SQLite it has the file, as all write
+/// transactions.
+///
+/// ```
+/// # #[cfg(feature = "postgres")]
+/// # async fn body(run: impl AsRef<lock_ledger::StartedRun>, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// // In the body of a job, where `run` is its `RunContext`:
+/// let mut tx = pool.begin().await?;
+/// sqlx::query("update invoice set sent = true where not sent").execute(&mut *tx).await?;
+/// lock_sqlx::finish_in(&mut tx, &run).await?; // an error rolls the transaction back
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// - [`FenceError::Stale`] if the run was started again, or has ended;
+/// - [`FenceError::NoTransaction`] or [`FenceError::OtherDatabase`] if the record would not be part of a transaction;
+/// - [`FenceError::Failed`] if the database fails.
+///
+/// # Cancel safety
+/// Dropping the future leaves the transaction open. The caller must roll it back.
+pub async fn finish_in(
+    transaction: &mut impl FencedTransaction,
+    run: &impl AsRef<StartedRun>,
+) -> Result<(), FenceError> {
+    let run = run.as_ref();
+    run.leave_to_transaction();
+    if transaction.finish(run).await? { Ok(()) } else { Err(FenceError::Stale) }
 }

@@ -36,7 +36,7 @@ mod postgres;
 mod sqlite;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use fence::{FenceError, FencedTransaction, fence};
+pub use fence::{FenceError, FencedTransaction, fence, finish_in};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresBackend, migrate};
 #[cfg(feature = "sqlite")]

@@ -24,6 +24,14 @@ pub(crate) const PAYLOAD: &str = "payload";
 /// The payload of a trigger. If all of them are read, then without their data.
 pub(crate) const ARGUMENT: &str = "argument";
 pub(crate) const KIND: &str = "kind";
+/// The claim of an open run, by the name of an argument; followed by [`FINISHED`] once a transaction of the application
+/// has recorded its success. It is no data of the rules.
+pub(crate) const CLAIM: &str = "claim";
+/// Said of a claim that no transaction of the application has.
+pub(crate) const LOCKED: &str = "locked";
+
+/// Follows the id of a claim whose success was recorded.
+pub const FINISHED: &str = " finished";
 
 /// The parts that were read: their data, by kind and name.
 pub type Parts = BTreeMap<(String, String), String>;
@@ -184,6 +192,11 @@ impl GroupLedger {
         Ok(changes)
     }
 
+    /// Returns `true` if a run is open.
+    pub(crate) fn is_open(&self, job: &LockName, run: RunId) -> bool {
+        self.jobs.get(job).is_some_and(|job| job.open.contains_key(&run))
+    }
+
     /// Returns the revision of the controls.
     #[must_use]
     pub(crate) fn revision(&self) -> u64 {
@@ -221,13 +234,13 @@ fn known_kind(kind: &str) -> &'static str {
     kinds.into_iter().find(|known| *known == kind).unwrap_or_default()
 }
 
-/// Returns the name of a trigger's payload. A name of a job contains no control characters.
+/// Returns the name of a trigger's payload, and of a claim. A name of a job contains no control characters.
 #[must_use]
-pub(crate) fn argument_name(job: &LockName, run: RunId) -> String {
+pub fn argument_name(job: &LockName, run: RunId) -> String {
     format!("{job}\n{run}")
 }
 
-fn parsed_argument(name: &str) -> Result<(LockName, RunId), serde_json::Error> {
+pub(crate) fn parsed_argument(name: &str) -> Result<(LockName, RunId), serde_json::Error> {
     let (job, run) = name.split_once('\n').ok_or(ParseIdError).map_err(serde_json::Error::custom)?;
     Ok((parsed_name(job)?, run.parse().map_err(serde_json::Error::custom)?))
 }

@@ -78,6 +78,12 @@ impl Server {
         group: &GroupName,
         needs: Needs,
     ) -> Result<Vec<(String, String, String)>, BackendError> {
+        let mut parts = Vec::new();
+        if let Some(claim) = needs.claim {
+            // Before the parts are read: what a transaction has committed meanwhile must be among them.
+            let query = self.statement(&self.statements.lock_claim).bind(text(group)).bind(claim);
+            parts = query.fetch_all(&mut **tx).await.map_err(rolled_back)?;
+        }
         let strings = |kinds: &[&str]| kinds.iter().map(|&kind| kind.to_owned()).collect::<Vec<_>>();
         let query = self
             .statement(&self.statements.parts)
@@ -89,7 +95,8 @@ impl Server {
             .bind(needs.controlled)
             .bind(needs.page)
             .bind(i64::try_from(MAX_INSTANCES_READ).unwrap_or(i64::MAX));
-        query.fetch_all(&mut **tx).await.map_err(rolled_back)?.iter().map(decode).collect()
+        parts.extend(query.fetch_all(&mut **tx).await.map_err(rolled_back)?);
+        parts.iter().map(decode).collect()
     }
 
     async fn write_parts(

@@ -240,6 +240,11 @@ union all
 (select kind, name, data from distlock_run
 where $7::text is not null and grp = $1 and kind = 'instance' and name > $7 order by name limit $8)";
 
+/// Locks a claim, unless a transaction of the application has it: group, name.
+const LOCK_CLAIM: &str = "
+select 'locked', name, 'x' from distlock_run
+where grp = $1 and kind = 'claim' and name = $2 for update skip locked";
+
 /// Writes parts: group, kinds, names, whether open, whether controlled, data. Those without data are deleted.
 const WRITE_PARTS: &str = "
 with part as materialized (
@@ -310,6 +315,7 @@ pub(super) struct Statements {
     pub(super) now: Arc<str>,
     pub(super) lock_group: Arc<str>,
     pub(super) parts: Arc<str>,
+    pub(super) lock_claim: Arc<str>,
     pub(super) write_parts: Arc<str>,
 }
 
@@ -346,6 +352,7 @@ impl Statements {
             now: complete("select {now}"),
             lock_group: complete(LOCK_GROUP),
             parts: complete(PARTS),
+            lock_claim: complete(LOCK_CLAIM),
             write_parts: complete(WRITE_PARTS),
         }
     }

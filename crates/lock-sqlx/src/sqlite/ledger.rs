@@ -88,7 +88,10 @@ async fn parts(
         .bind(needs.controlled)
         .bind(needs.page)
         .bind(i64::try_from(MAX_INSTANCES_READ).unwrap_or(i64::MAX));
-    query.fetch(connection).try_collect().await
+    let mut parts: Vec<_> = query.fetch(connection).try_collect().await?;
+    // No other transaction has anything while this one has the write lock.
+    parts.extend(needs.claim.map(|claim| ("locked".to_owned(), claim, "x".to_owned())));
+    Ok(parts)
 }
 
 fn columns(change: Change) -> Value {

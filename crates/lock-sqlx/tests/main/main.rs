@@ -2,5 +2,6 @@
 #![cfg(all(unix, feature = "postgres", feature = "sqlite"))]
 #![allow(clippy::unwrap_used)]
 
+mod finished;
 mod postgres;
 mod sqlite;

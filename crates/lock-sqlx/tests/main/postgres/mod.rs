@@ -6,5 +6,5 @@ mod fences;
 mod poolers;
 mod refused;
 mod rules;
-mod support;
+pub(crate) mod support;
 mod transactions;

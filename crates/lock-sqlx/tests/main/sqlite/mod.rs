@@ -5,4 +5,4 @@ mod fences;
 mod files;
 mod processes;
 mod rules;
-mod support;
+pub(crate) mod support;
