@@ -28,11 +28,11 @@ pub enum FenceError {
 
 impl From<sqlx::Error> for FenceError {
     fn from(error: sqlx::Error) -> Self {
-        let is_missing = |error: &str| {
-            let missing = error.contains("no such table: ") || error.ends_with(" does not exist");
-            missing && error.contains("distlock_")
-        };
-        match error.as_database_error().is_some_and(|error| is_missing(error.message())) {
+        let is_missing = error.as_database_error().is_some_and(|error| {
+            let missing = error.code().is_some_and(|code| code == "42P01");
+            (missing || error.message().starts_with("no such table")) && error.message().contains("distlock_")
+        });
+        match is_missing {
             true => Self::OtherDatabase,
             false => Self::Failed(error),
         }

@@ -117,7 +117,17 @@ pub async fn migrate(url: &str) -> Result<(), LockError> {
 /// Creates the tables if there are none. An update of the program will change those of an earlier version here.
 pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
     let tables = place.tables();
-    let failed = |error| failed("create the tables", error);
+    let failed = |error| {
+        let error = failed("create the tables", error);
+        match error.kind() {
+            BackendErrorKind::Denied => {
+                let message = "this user may not create the tables or their schema: let its owner call \
+                               `distlock::sql::migrate(url)`";
+                BackendError::new(error.kind(), error.applied(), message).with_source(error)
+            }
+            _ => error,
+        }
+    };
     let mut connection = PgConnection::connect_with(&place.options).await.map_err(unconnected)?;
     let mut tx = connection.begin().await.map_err(failed)?;
     // Two programs that create a table at the same time would fail.
@@ -126,8 +136,11 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
     let look = sqlx::query_scalar(tables.name("select to_regclass('distlock_meta') is not null"));
     let has_tables: bool = look.fetch_one(&mut *tx).await.map_err(failed)?;
     if !has_tables {
-        if let Some(schema) = &place.schema {
-            let create = AssertSqlSafe(format!("create schema if not exists \"{schema}\""));
+        let exists = "select $1::text is null or exists (select from pg_namespace where nspname = $1)";
+        let exists = sqlx::query_scalar(exists).bind(place.schema.clone()).fetch_one(&mut *tx).await;
+        // Its creation needs a right, even if it exists.
+        if let (Some(schema), false) = (&place.schema, exists.map_err(failed)?) {
+            let create = AssertSqlSafe(format!("create schema \"{schema}\""));
             sqlx::raw_sql(create).execute(&mut *tx).await.map_err(failed)?;
         }
         sqlx::raw_sql(tables.name(SCHEMA)).execute(&mut *tx).await.map_err(failed)?;

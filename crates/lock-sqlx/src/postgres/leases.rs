@@ -2,10 +2,9 @@
 
 use super::{
     error::{LOCK_NOT_AVAILABLE, failed, sqlstate},
-    server::{Server, micros, statement},
+    server::{Server, in_time, micros, statement},
     statements::PATIENCE,
 };
-use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
     backend::{
@@ -21,6 +20,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+use tokio::time::sleep;
 
 /// The default time for which a counter is kept.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
@@ -28,6 +28,10 @@ const RETENTION: Duration = Duration::from_secs(60 * 60);
 /// Longer times and greater tokens are shortened to these, so that no sum of the server overflows.
 const MAX_MILLIS: i64 = 1_000_000_000_000_000;
 const MAX_TOKEN: i64 = 1 << 62;
+
+/// The number of attempts to renew a lease whose row another transaction has, and the pause between them.
+const RENEWALS: u32 = 6;
+const RENEWED_AFTER: Duration = Duration::from_millis(30);
 
 /// The number of releases after which expired rows are deleted.
 const SWEEP_EVERY: u32 = 64;
@@ -50,7 +54,8 @@ impl Server {
             Ok(rows) => rows,
             // A transaction with a fence, or another request for the same lock.
             Err(error) if sqlstate(&error).as_deref() == Some(LOCK_NOT_AVAILABLE) => {
-                let now = self.now().unwrap_or_else(UtcTime::now);
+                // No time: an earlier attempt with this lease may be the one that has the row, so none is settled.
+                let now = UtcTime::from_micros(0);
                 return Ok(Reply::new(now, Acquired::Busy { remaining: Some(PATIENCE) }));
             }
             Err(error) => return Err(failed("acquire a lock", error)),
@@ -69,7 +74,7 @@ impl Server {
     async fn reenter(&self, request: AcquireRequest, depth: u32) -> Result<Reply<Acquired>, BackendError> {
         let AcquireRequest { name, lease, duration, not_after, .. } = request;
         let renewal = RenewRequest { name, lease, duration, not_after };
-        let reply = self.renew_one(renewal, Some(depth)).await?;
+        let reply = self.renew_depth(renewal, depth).await?;
         Ok(reply.map(|renewed| match renewed {
             Renewed::Renewed => Acquired::Reentered,
             Renewed::Late => Acquired::Late,
@@ -77,57 +82,65 @@ impl Server {
         }))
     }
 
-    /// Renews leases: together if nobody has their rows, the others alone.
+    /// Renews leases. Those whose rows other transactions have wait for nobody, and are tried again a little later.
     pub(super) async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let mut names = HashSet::new();
-        let is_first: Vec<_> = items.iter().map(|item| names.insert(item.name.clone())).collect();
-        let together: Vec<_> =
-            items.iter().zip(&is_first).filter(|(_, first)| **first).map(|(item, _)| item).collect();
-        let mut answers = match self.renew_together(&together).await {
-            Ok(answers) => answers.into_iter(),
-            Err(error) => return vec![Err(error); items.len()],
-        };
-        let replies = items.into_iter().zip(is_first).map(|(item, is_first)| {
-            let answer = if is_first { answers.next().flatten() } else { None };
-            async move {
-                match answer {
-                    Some(reply) => Ok(reply),
-                    None => self.renew_one(item, None).await,
-                }
+        let mut answers: Vec<_> = items.into_iter().map(|item| (item, None)).collect();
+        for attempt in 0..RENEWALS {
+            let mut names = HashSet::new();
+            // A name once.
+            let mut batch: Vec<_> = answers
+                .iter_mut()
+                .filter(|(item, answer)| answer.is_none() && names.insert(item.name.clone()))
+                .collect();
+            if batch.is_empty() {
+                break;
             }
-        });
-        join_all(replies.collect::<Vec<_>>()).await
+            if attempt > 0 {
+                sleep(RENEWED_AFTER).await;
+            }
+            let replies = self.renew_together(batch.iter().map(|(item, _)| item)).await;
+            let mut replies = replies.map(IntoIterator::into_iter);
+            for (_, answer) in &mut batch {
+                *answer = match &mut replies {
+                    Ok(replies) => replies.next().flatten().map(Ok),
+                    Err(error) => Some(Err(error.clone())),
+                };
+            }
+        }
+        let skipped = || {
+            let message = "another transaction keeps the row of the lock in postgres; end it sooner";
+            Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message))
+        };
+        answers.into_iter().map(|(_, answer)| answer.unwrap_or_else(skipped)).collect()
     }
 
     /// Renews leases of different names. Returns `None` for those whose rows other transactions have.
-    async fn renew_together(
+    async fn renew_together<'i>(
         &self,
-        items: &[&RenewRequest],
+        items: impl Iterator<Item = &'i RenewRequest> + Clone,
     ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
+        let number = items.clone().count();
         let query = statement(&self.statements.renew)
-            .bind(items.iter().map(|item| item.name.as_str().to_owned()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.lease.to_string()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| millis(item.duration)).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| signed(item.not_after.as_micros())).collect::<Vec<_>>())
-            .bind(vec![None::<i32>; items.len()]);
+            .bind(items.clone().map(|item| item.name.as_str().to_owned()).collect::<Vec<_>>())
+            .bind(items.clone().map(|item| item.lease.to_string()).collect::<Vec<_>>())
+            .bind(items.clone().map(|item| millis(item.duration)).collect::<Vec<_>>())
+            .bind(items.map(|item| signed(item.not_after.as_micros())).collect::<Vec<_>>())
+            .bind(vec![None::<i32>; number]);
         let rows = self.execute(&self.renewals, "renew locks", query).await?;
-        if rows.len() != items.len() {
+        if rows.len() != number {
             return Err(misunderstood());
         }
         rows.iter().map(renewed).collect()
     }
 
-    async fn renew_one(
-        &self,
-        item: RenewRequest,
-        depth: Option<u32>,
-    ) -> Result<Reply<Renewed>, BackendError> {
+    /// Renews a lease, and sets its depth.
+    async fn renew_depth(&self, item: RenewRequest, depth: u32) -> Result<Reply<Renewed>, BackendError> {
         let query = statement(&self.statements.renew_one)
             .bind(vec![item.name.as_str().to_owned()])
             .bind(vec![item.lease.to_string()])
             .bind(vec![millis(item.duration)])
             .bind(vec![signed(item.not_after.as_micros())])
-            .bind(vec![depth.map(|depth| i32::try_from(depth).unwrap_or(i32::MAX))]);
+            .bind(vec![i32::try_from(depth).unwrap_or(i32::MAX)]);
         let rows = self.execute(&self.upkeep, "renew a lock", query).await?;
         let row = rows.first().ok_or_else(misunderstood)?;
         match renewed(row)? {
@@ -142,13 +155,7 @@ impl Server {
         request: ReleaseRequest,
     ) -> Result<Reply<Released>, BackendError> {
         let ReleaseRequest { name, lease, depth_left, notify } = request;
-        let freed = self.free(
-            &self.statements.release,
-            &name,
-            lease.to_string(),
-            depth_left,
-            notify != NotifyWaiters::No,
-        );
+        let freed = self.free(&self.statements.release, &name, lease.to_string(), depth_left, notify);
         let Freed { now, had_it, held_by_other, watching, .. } = freed.await?;
         let released = match (had_it, depth_left) {
             (false, _) => Released::Gone { held_by_other },
@@ -167,7 +174,7 @@ impl Server {
         request: ForceReleaseRequest,
     ) -> Result<Reply<ForceReleased>, BackendError> {
         let ForceReleaseRequest { name, seen } = request;
-        let freed = self.free(&self.statements.force_release, &name, seen, 0, true).await?;
+        let freed = self.free(&self.statements.force_release, &name, seen, 0, NotifyWaiters::Yes).await?;
         let released = if freed.had_it { ForceReleased::Released } else { ForceReleased::HolderChanged };
         Ok(Reply::new(freed.now, released))
     }
@@ -179,15 +186,14 @@ impl Server {
         name: &LockName,
         lease: String,
         depth: u32,
-        notify: bool,
+        notify: NotifyWaiters,
     ) -> Result<Freed, BackendError> {
         let query = || {
             statement(text)
                 .bind(name.as_str().to_owned())
                 .bind(lease.clone())
                 .bind(i32::try_from(depth).unwrap_or(i32::MAX))
-                .bind(notify)
-                .bind(self.place.channel())
+                .bind(notify != NotifyWaiters::No)
                 .bind(self.id.clone())
         };
         let mut freed = Freed::of(&self.execute(&self.upkeep, "release a lock", query()).await?)?;
@@ -197,7 +203,13 @@ impl Server {
             self.execute(&self.upkeep, "release a lock", make).await?;
             freed = Freed::of(&self.execute(&self.upkeep, "release a lock", query()).await?)?;
         }
-        if freed.had_it && depth == 0 && notify {
+        let wakes = match notify {
+            NotifyWaiters::No => false,
+            // The reply to an earlier release may be lost.
+            NotifyWaiters::EvenIfGone => freed.had_it || !freed.held_by_other,
+            _ => freed.had_it,
+        };
+        if wakes && depth == 0 {
             self.has_reported(name, freed.releases);
             freed.watching += u32::from(self.watchers.released(name) > 0);
         }
@@ -222,9 +234,8 @@ impl Server {
 
     /// Deletes expired rows. If that fails, the next sweep does it.
     async fn sweep(&self) {
-        if let Err(error) =
-            self.execute(&self.upkeep, "delete expired rows", statement(&self.statements.sweep)).await
-        {
+        let sweep = self.execute(&self.upkeep, "delete expired rows", statement(&self.statements.sweep));
+        if let Err(error) = in_time(sweep).await {
             tracing::debug!(%error, "failed to delete expired rows of postgres");
         }
     }

@@ -50,7 +50,7 @@ impl Server {
             Access::Read => "begin isolation level repeatable read, read only",
             Access::Quick | Access::Durable => "begin",
         };
-        let mut tx = lent.connection.begin_with(begin).await.map_err(rolled_back)?;
+        let mut tx = lent.connection()?.begin_with(begin).await.map_err(rolled_back)?;
         let begin = match access {
             Access::Read => self.statement(&self.statements.now),
             Access::Quick => self.statement(&self.statements.lock_group).bind(text(&group)).bind("off"),

@@ -9,6 +9,26 @@ use std::str::FromStr as _;
 const CONNECTIONS: usize = 4;
 const MAX_CONNECTIONS: usize = 1000;
 
+/// The parameters that sqlx knows.
+const OF_SQLX: [&str; 16] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "application_name",
+];
+
 /// The contents of a URL.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -48,7 +68,14 @@ impl Place {
                 ("migrate", "true") => migrates = true,
                 ("migrate", "false") => migrates = false,
                 ("migrate", _) => return Err(LockError::invalid_url("`migrate` is `true` or `false`")),
-                _ => others.push(parameter),
+                (key, _) if OF_SQLX.contains(&key) || key.starts_with("options") => others.push(parameter),
+                // Not its name: a mistyped one may be a password.
+                _ => {
+                    return Err(LockError::invalid_url(
+                        "the parameters are `schema`, `migrate`, `pooler`, `connections`, and those of sqlx, such as \
+                         `sslmode`: correct or remove the others",
+                    ));
+                }
             }
         }
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| {
@@ -71,11 +98,6 @@ impl Place {
     pub(super) fn tables(&self) -> Tables {
         Tables::of(self.schema.as_deref())
     }
-
-    /// Returns the channel of notifications. A database has one for each schema.
-    pub(super) fn channel(&self) -> String {
-        self.schema.as_ref().map_or_else(|| "distlock".to_owned(), |schema| format!("distlock_{schema}"))
-    }
 }
 
 /// Returns `true` for names that need no escapes, and that PostgreSQL does not shorten.
@@ -96,7 +118,6 @@ mod tests {
         assert_eq!(place.schema.as_deref(), Some("shop"));
         assert!(place.has_pooler && place.migrates);
         assert_eq!((place.connections, place.options.get_port()), (7, 1));
-        assert_eq!(place.channel(), "distlock_shop");
         let plain = Place::parse("postgres://h/d").unwrap();
         assert!(plain.schema.is_none() && !plain.has_pooler && !plain.migrates);
     }
@@ -108,6 +129,7 @@ mod tests {
             ("mysql://u:secret@h/d", "write it as"),
             ("postgres://u:secret@h/d?pooler=maybe", "`pooler` is `true` or `false`"),
             ("postgres://u:secret@h/d?connections=0", "from 1 to 1000"),
+            ("postgres://u:secret@h/d?shema=secret", "correct or remove"),
             ("postgres://u:secret@h/d?schema=a\"b", "letters"),
             ("postgres://u:secret@h/d?migrate", "`migrate` is `true` or `false`"),
         ] {

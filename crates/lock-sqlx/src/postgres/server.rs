@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 /// The number of connections for all but acquires and batches of renewals, which may wait for rows.
@@ -35,6 +35,12 @@ const LEDGER: usize = 2;
 
 /// A connection that was idle for this long may have been closed by something in between.
 const DOUBTED_AFTER: Duration = Duration::from_secs(10);
+
+/// The time limit for work that nobody waits for.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time within which such a connection shows that it was not.
+const PONG_WITHIN: Duration = Duration::from_secs(1);
 
 /// A server, as the clones of a backend share it.
 pub(super) struct Server {
@@ -58,6 +64,9 @@ pub(super) struct Server {
     pub(super) reported: Mutex<HashMap<LockName, i64>>,
     /// The time of the last subscription or release that it has seen.
     pub(super) active: Mutex<Instant>,
+    /// The time at which the row of each lock last said that this client waits for it.
+    pub(super) noted: Mutex<HashMap<LockName, Instant>>,
+    /// Raised by each subscription.
     pub(super) subscribed: Notify,
 }
 
@@ -79,23 +88,37 @@ impl Connections {
     fn keep(&self, connection: PgConnection) {
         lock(&self.idle).push((connection, Instant::now()));
     }
-
-    /// Closes the connections that are not used now: they have probably lost the server as well.
-    pub(super) fn close(&self) {
-        lock(&self.idle).clear();
-    }
 }
 
-/// A connection that is closed unless it is given back.
+/// A connection that is closed unless it is given back, with those that are not used now: if it failed or was given up,
+/// they have probably lost the server as well.
 pub(super) struct Lent<'c> {
-    pub(super) connection: PgConnection,
+    connection: Option<PgConnection>,
     from: &'c Connections,
     _permit: Option<SemaphorePermit<'c>>,
 }
 
 impl Lent<'_> {
-    pub(super) fn give_back(self) {
-        self.from.keep(self.connection);
+    /// Returns the connection. Only one that was given back is gone.
+    pub(super) fn connection(&mut self) -> Result<&mut PgConnection, BackendError> {
+        self.connection.as_mut().ok_or_else(|| {
+            let message = "the connection to postgres was given back";
+            BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
+        })
+    }
+
+    pub(super) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.from.keep(connection);
+        }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            lock(&self.from.idle).clear();
+        }
     }
 }
 
@@ -114,6 +137,7 @@ impl Server {
             releases: AtomicU32::new(0),
             reported: Mutex::default(),
             active: Mutex::new(Instant::now()),
+            noted: Mutex::default(),
             subscribed: Notify::new(),
             place,
         }
@@ -148,12 +172,18 @@ impl Server {
     pub(super) async fn lend<'c>(&self, from: &'c Connections) -> Result<Lent<'c>, BackendError> {
         // Never closed.
         let permit = from.permits.acquire().await.ok();
-        if let Some((mut connection, since)) = from.idle()
-            && (since.elapsed() < DOUBTED_AFTER || connection.ping().await.is_ok())
-        {
-            return Ok(Lent { connection, from, _permit: permit });
+        if let Some((connection, since)) = from.idle() {
+            let mut lent = Lent { connection: Some(connection), from, _permit: permit };
+            if since.elapsed() < DOUBTED_AFTER
+                || matches!(timeout(PONG_WITHIN, lent.connection()?.ping()).await, Ok(Ok(())))
+            {
+                return Ok(lent);
+            }
+            lent.connection = Some(self.open().await?);
+            lock(&from.idle).clear();
+            return Ok(lent);
         }
-        Ok(Lent { connection: self.open().await?, from, _permit: permit })
+        Ok(Lent { connection: Some(self.open().await?), from, _permit: permit })
     }
 
     /// Executes a statement, and returns all its rows once it is committed.
@@ -173,19 +203,14 @@ impl Server {
         statement: Query<'static, Postgres, PgArguments>,
     ) -> Result<Result<Vec<PgRow>, sqlx::Error>, BackendError> {
         let mut lent = self.lend(connections).await?;
-        let sent = Instant::now();
+        let (connection, sent) = (lent.connection()?, Instant::now());
         let rows = match self.place.has_pooler {
-            true => in_transaction(&mut lent.connection, statement).await,
+            true => in_transaction(connection, statement).await,
             // All: the first rows arrive before the transaction is committed.
-            false => statement.fetch_all(&mut lent.connection).await,
+            false => statement.fetch_all(connection).await,
         };
-        match &rows {
-            Ok(_) => {}
-            Err(error) if is_rolled_back(error) => {}
-            Err(_) => {
-                connections.close();
-                return Ok(rows);
-            }
+        if rows.as_ref().is_err_and(|error| !is_rolled_back(error)) {
+            return Ok(rows);
         }
         if let Ok(Some(Ok(now))) = rows.as_ref().map(|rows| rows.first().map(|row| row.try_get("us"))) {
             self.clock.learn(sent, micros(now));
@@ -228,5 +253,15 @@ pub(super) async fn run<T: Send + 'static>(
     keeper.run(work).await.unwrap_or_else(|_| {
         let message = "the thread of the postgres store has ended: create a new store";
         Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
+    })
+}
+
+/// Limits the time of work that nobody waits for.
+pub(super) async fn in_time<T>(
+    work: impl Future<Output = Result<T, BackendError>>,
+) -> Result<T, BackendError> {
+    timeout(ANSWERS_WITHIN, work).await.unwrap_or_else(|_| {
+        let message = "postgres has not answered in time";
+        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     })
 }

@@ -33,6 +33,7 @@ create index on distlock_lock (keep_ms);
 -- The last grant of each name. Only grants write it, so a transaction that reads it `for share` holds up the next one.
 create table distlock_fence (
     name text collate "C" primary key,
+    lease text not null,
     first bigint not null,
     last bigint not null
 ) with (fillfactor = 50);
@@ -59,6 +60,9 @@ insert into distlock_meta values (1);
 
 /// The time in microseconds since 1970.
 const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
+
+/// The channel of the tables, whatever name of their schema a client uses.
+const CHANNEL: &str = "'distlock:' || 'distlock_lock'::regclass::oid";
 
 /// Settings of the transaction.
 const DURABLE: &str = "
@@ -108,8 +112,11 @@ granted as (
     returning l.first, l.last, l.granted_us
 ),
 fenced as (
-    insert into distlock_fence as f (name, first, last) select $1, first, last from granted
-    on conflict (name) do update set first = excluded.first, last = excluded.last
+    insert into distlock_fence as f (name, lease, first, last) select $1, $2, first, last from granted
+    on conflict (name) do update set
+        -- The same acquire may be executed again after its reply.
+        first = case when f.lease = excluded.lease then f.first else excluded.first end,
+        lease = excluded.lease, last = excluded.last
 )
 select coalesce(granted_us, {now}) as us, first, last, (select remaining from seen)
 from settings left join granted on true";
@@ -145,7 +152,7 @@ end
 from clock, items item left join locked using (name) left join renewed using (name)
 order by item.number";
 
-/// Lowers the depth of a lease or frees it: name, lease, depth, whether to notify, channel, this client. Answers the
+/// Lowers the depth of a lease or frees it: name, lease, depth, whether to notify, this client. Answers the
 /// time; whether there was a row; whether the lease had it; whether another lease has it; the number of other clients that
 /// wait, which it notifies; the releases so far.
 const RELEASE: &str = "
@@ -165,10 +172,10 @@ released as (
 ),
 watching as materialized (
     select count(*) as number from clock, locked, jsonb_each(watchers) watcher
-    where watcher.key <> $6 and watcher.value::bigint >= us / 1000
+    where watcher.key <> $5 and watcher.value::bigint >= us / 1000
 ),
 notified as materialized (
-    select pg_notify($5, $6 || ' ' || name) from released, watching where $3 = 0 and $4 and number > 0
+    select pg_notify({channel}, $5 || ' ' || name) from released, watching where $3 = 0 and $4 and number > 0
 )
 select us, rows > 0, exists (select from released),
     exists (select from locked where lease <> $2 and expires_ms >= us / 1000), number, (select freed from released),
@@ -204,13 +211,16 @@ returning name, freed";
 /// The releases of locks so far.
 const FREED: &str = "select name, freed from distlock_lock where name = any($1)";
 
-/// Deletes free rows whose counters have expired.
+/// Deletes free rows whose counters have expired, and for which nobody waits.
 const SWEEP: &str = "
 with settings as materialized ({quick}),
 expired as materialized (
     select l.name from settings, distlock_lock l
-    where l.keep_ms < {now} / 1000 and (l.lease is null or l.expires_ms < {now} / 1000)
-    limit 100 for update of l skip locked
+    -- The begin of the statement does not change, so that the index can be used.
+    where l.keep_ms < (extract(epoch from now()) * 1000)::bigint - 1
+        and (l.lease is null or l.expires_ms < {now} / 1000)
+        and not exists (select from jsonb_each(l.watchers) watcher where watcher.value::bigint >= {now} / 1000)
+    order by l.keep_ms limit 100 for update of l skip locked
 ),
 deleted as (delete from distlock_lock l using expired where l.name = expired.name)
 delete from distlock_fence f using expired where f.name = expired.name";
@@ -260,7 +270,10 @@ set data = excluded.data, open = excluded.open, controlled = excluded.controlled
 
 /// Deletes the expired cards, and writes one: process, card, milliseconds.
 const WRITE_CARD: &str = "
-with expired as (delete from distlock_card where expires_ms < {now} / 1000 and process <> $1)
+with expired as (
+    delete from distlock_card where process in (
+        select process from distlock_card where expires_ms < {now} / 1000 and process <> $1 for update skip locked)
+)
 insert into distlock_card (process, card, expires_ms) values ($1, $2, {now} / 1000 + $3)
 on conflict (process) do update set card = excluded.card, expires_ms = excluded.expires_ms";
 
@@ -313,6 +326,7 @@ pub(super) struct Statements {
     pub(super) read_card: Arc<str>,
     pub(super) list: Arc<str>,
     pub(super) now: Arc<str>,
+    pub(super) channel: Arc<str>,
     pub(super) lock_group: Arc<str>,
     pub(super) parts: Arc<str>,
     pub(super) lock_claim: Arc<str>,
@@ -332,6 +346,7 @@ impl Statements {
                 .replace("{old}", "l.lease, l.depth, l.expires_ms, l.last, l.keep_ms");
             let text = text.replace("{durable}", DURABLE).replace("{quick}", QUICK);
             let text = text.replace("{now}", NOW).replace("{patience}", &patience);
+            let text = text.replace("{channel}", CHANNEL);
             Arc::from(tables.name(&text).0)
         };
         Self {
@@ -350,6 +365,7 @@ impl Statements {
             read_card: complete(READ_CARD),
             list: complete(LIST),
             now: complete("select {now}"),
+            channel: complete("select {channel}"),
             lock_group: complete(LOCK_GROUP),
             parts: complete(PARTS),
             lock_claim: complete(LOCK_CLAIM),

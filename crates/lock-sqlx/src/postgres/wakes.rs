@@ -2,7 +2,7 @@
 
 use super::{
     error::failed,
-    server::{Server, statement},
+    server::{ANSWERS_WITHIN, Server, in_time, statement},
 };
 use lock_core::{
     __private::lock,
@@ -10,10 +10,11 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, MissedWakes},
 };
 use sqlx::{
-    FromRow as _,
+    FromRow as _, Row as _,
     postgres::{PgListener, PgPoolOptions, PgRow},
 };
 use std::{
+    collections::HashSet,
     convert::Infallible,
     io,
     sync::{Arc, Mutex},
@@ -35,9 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before the next attempt to listen.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// A connection that does not answer for this long is lost.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-
 /// The task of a store. The first subscription starts it, and it ends with the store.
 pub(super) struct Wakes {
     server: Arc<Server>,
@@ -52,7 +50,8 @@ struct Task {
 
 /// The latest deed of the task.
 enum State {
-    Begins,
+    /// Nobody waits.
+    Rests,
     /// Every release is reported from now on.
     Hears,
     Failed(BackendError),
@@ -63,23 +62,24 @@ impl Wakes {
         Self { server, keeper, task: Mutex::default() }
     }
 
-    /// Starts the task unless it runs, and waits until it hears of releases.
+    /// Waits until releases are heard of. The caller has subscribed to a name before.
     pub(super) async fn begin(&self) -> Result<(), BackendError> {
         let mut state = lock(&self.task).get_or_insert_with(|| self.start()).state.clone();
+        self.server.subscribed.notify_one();
         let ended = || {
             let message = "the thread of the postgres store has ended: create a new store";
             BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
         };
-        let state = state.wait_for(|state| !matches!(state, State::Begins)).await.map_err(|_| ended())?;
+        let state = state.wait_for(|state| !matches!(state, State::Rests)).await.map_err(|_| ended())?;
         match &*state {
             State::Failed(error) => Err(error.clone()),
-            State::Begins | State::Hears => Ok(()),
+            State::Rests | State::Hears => Ok(()),
         }
     }
 
     fn start(&self) -> Task {
         let (ends, ended) = oneshot::channel();
-        let (report, state) = watch::channel(State::Begins);
+        let (report, state) = watch::channel(State::Rests);
         let server = self.server.clone();
         self.keeper.handle().spawn(async move {
             tokio::select! {
@@ -92,43 +92,71 @@ impl Wakes {
 }
 
 impl Server {
-    /// Hears of releases, for ever.
+    /// Hears of releases while somebody waits, for ever.
     async fn hear(&self, report: &watch::Sender<State>) {
-        if self.place.has_pooler {
-            report.send_replace(State::Hears);
-            return self.poll().await;
-        }
+        let mut was_lost = false;
         loop {
-            let lost = self.listen(report).await;
-            tracing::debug!(error = %lost, "lost the connection that listens to postgres");
-            report.send_replace(State::Failed(lost));
-            sleep(RETRY_AFTER).await;
+            if self.names().is_empty() {
+                self.subscribed.notified().await;
+                continue;
+            }
+            let heard = match self.place.has_pooler {
+                true => self.poll(report).await,
+                false => self.listen(report, was_lost).await,
+            };
+            was_lost = heard.is_err();
+            if let Err(error) = heard {
+                tracing::debug!(%error, "lost the connection that listens to postgres");
+                report.send_replace(State::Failed(error));
+                sleep(RETRY_AFTER).await;
+            }
         }
     }
 
-    /// Listens until the connection is lost.
-    async fn listen(&self, report: &watch::Sender<State>) -> BackendError {
-        let error = match self.try_listen(report).await {
-            Ok(never) => match never {},
-            Err(error) => error,
-        };
-        failed("listen", error).with_applied(Applied::No)
+    /// Returns the names for which somebody waits, and forgets what is known of others.
+    fn names(&self) -> Vec<LockName> {
+        self.watchers.forget_gone();
+        let names = self.watchers.names();
+        let known: HashSet<_> = names.iter().collect();
+        lock(&self.reported).retain(|name, _| known.contains(name));
+        lock(&self.noted).retain(|name, _| known.contains(name));
+        names
     }
 
-    async fn try_listen(&self, report: &watch::Sender<State>) -> Result<Infallible, sqlx::Error> {
+    /// Returns `true` if nobody waits, and nobody was told meanwhile that releases are heard of.
+    fn rests(&self, report: &watch::Sender<State>) -> bool {
+        if !self.names().is_empty() {
+            return false;
+        }
+        report.send_replace(State::Rests);
+        let rests = self.names().is_empty();
+        if !rests {
+            report.send_replace(State::Hears);
+        }
+        rests
+    }
+
+    /// Listens until nobody waits, or the connection is lost.
+    async fn listen(&self, report: &watch::Sender<State>, was_lost: bool) -> Result<(), BackendError> {
+        let listened = self.try_listen(report, was_lost).await;
+        listened.map_err(|error| failed("listen", error).with_applied(Applied::No))
+    }
+
+    async fn try_listen(&self, report: &watch::Sender<State>, was_lost: bool) -> Result<(), sqlx::Error> {
         // Its own pool: the end of a lost connection may take long.
         let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ANSWERS_WITHIN);
         let pool = pool.idle_timeout(None).max_lifetime(None).connect_lazy_with(self.place.options.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
-        listener.listen(&self.place.channel()).await?;
-        let names = self.watchers.names();
-        // What was released before now was missed.
-        report.send_replace(State::Hears);
-        if !names.is_empty() {
-            self.refresh(&names).await;
+        let channel = statement(&self.statements.channel).fetch_one(&mut listener);
+        let channel: String = in_reach(channel).await?.try_get(0)?;
+        in_reach(listener.listen(&channel)).await?;
+        if was_lost {
+            // Releases meanwhile were missed.
+            self.refresh(&self.names()).await;
             self.watchers.wake_all(MissedWakes::Reconnected);
         }
+        report.send_replace(State::Hears);
         let mut refreshed = Instant::now();
         loop {
             tokio::select! {
@@ -137,13 +165,12 @@ impl Server {
                     None => return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
                 },
                 () = sleep(REFRESH_EVERY.saturating_sub(refreshed.elapsed())) => {
-                    refreshed = Instant::now();
-                    let names = self.watchers.names();
-                    if !names.is_empty() {
-                        self.refresh(&names).await;
-                        let answer = sqlx::query("select").execute(&mut listener);
-                        timeout(ANSWERS_WITHIN, answer).await.map_err(io::Error::from)??;
+                    if self.rests(report) {
+                        return Ok(());
                     }
+                    in_reach(sqlx::query("select").execute(&mut listener)).await?;
+                    self.refresh(&self.names()).await;
+                    refreshed = Instant::now();
                 }
             }
         }
@@ -159,27 +186,22 @@ impl Server {
         }
     }
 
-    /// Looks for releases while somebody waits.
-    async fn poll(&self) {
+    /// Looks for releases until nobody waits.
+    async fn poll(&self, report: &watch::Sender<State>) -> Result<(), BackendError> {
+        report.send_replace(State::Hears);
         let mut refreshed = Instant::now();
-        loop {
-            let names = self.watchers.names();
-            if names.is_empty() {
-                lock(&self.reported).clear();
-                self.subscribed.notified().await;
-                continue;
-            }
+        while !self.rests(report) {
             if refreshed.elapsed() >= REFRESH_EVERY {
+                self.refresh(&self.names()).await;
                 refreshed = Instant::now();
-                self.refresh(&names).await;
             }
-            let looked = self.look(&names).await;
-            if let Err(error) = looked {
+            if let Err(error) = in_time(self.look(&self.names())).await {
                 tracing::debug!(%error, "failed to look for releases in postgres");
             }
             let idle = lock(&self.active).elapsed();
             sleep((idle / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await;
         }
+        Ok(())
     }
 
     async fn look(&self, names: &[LockName]) -> Result<(), BackendError> {
@@ -191,47 +213,63 @@ impl Server {
         Ok(())
     }
 
-    /// Says again that this client waits. If that fails, it is said with the next refresh.
+    /// Says again that this client waits: for all names together, or, if another transaction has a row, for each alone.
     async fn refresh(&self, names: &[LockName]) {
-        if let Err(error) = self.watch(names).await {
-            tracing::debug!(%error, "failed to refresh subscriptions in postgres");
+        if in_time(self.watch(names)).await.is_ok() {
+            return;
+        }
+        for name in names {
+            if let Err(error) = in_time(self.watch(std::slice::from_ref(name))).await {
+                tracing::debug!(%error, "failed to refresh a subscription in postgres");
+                if error.kind() == BackendErrorKind::Timeout {
+                    break;
+                }
+            }
         }
     }
 
     /// Says that this client waits for locks.
     pub(super) async fn watch(&self, names: &[LockName]) -> Result<(), BackendError> {
-        let names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
+        let begun = Instant::now();
+        let texts: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         let millis = i64::try_from(WATCHED_FOR.as_millis()).unwrap_or(i64::MAX);
-        let query = statement(&self.statements.watch).bind(names).bind(self.id.clone()).bind(millis);
+        let query = statement(&self.statements.watch).bind(texts).bind(self.id.clone()).bind(millis);
         for row in self.execute(&self.upkeep, "subscribe", query).await? {
             self.has_freed(&row);
         }
         *lock(&self.active) = Instant::now();
-        self.subscribed.notify_one();
+        for name in names {
+            let before = lock(&self.noted).insert(name.clone(), begun);
+            // The note had lapsed, so releases meanwhile told nobody.
+            if before.is_some_and(|before| before.elapsed() >= WATCHED_FOR) {
+                self.watchers.released(name);
+            }
+        }
         Ok(())
     }
 
     /// Reports a release that was read, unless it was reported before.
     fn has_freed(&self, row: &PgRow) {
-        if self.place.has_pooler
-            && let Ok((name, freed)) = <(String, i64)>::from_row(row)
-            && let Ok(name) = LockName::new(name)
-            && self.has_reported(&name, freed)
-        {
+        let Ok((name, freed)) = <(String, i64)>::from_row(row) else { return };
+        let Ok(name) = LockName::new(name) else { return };
+        if !self.place.has_pooler {
+            return;
+        }
+        let before = lock(&self.reported).insert(name.clone(), freed);
+        // A row that was made again begins at 0.
+        if before.is_some_and(|before| before != freed) {
             *lock(&self.active) = Instant::now();
             self.watchers.released(&name);
         }
     }
 
-    /// Notes that the releases of a lock are reported. Returns `true` if some were not.
-    pub(super) fn has_reported(&self, name: &LockName, freed: i64) -> bool {
-        let mut reported = lock(&self.reported);
-        match reported.get_mut(name) {
-            Some(before) => std::mem::replace(before, freed.max(*before)) < freed,
-            None => {
-                reported.insert(name.clone(), freed);
-                false
-            }
-        }
+    /// Notes that a release by this client is reported, if it looks for them.
+    pub(super) fn has_reported(&self, name: &LockName, freed: i64) {
+        lock(&self.reported).entry(name.clone()).and_modify(|reported| *reported = freed);
     }
+}
+
+/// Limits the time of a statement of the listener.
+async fn in_reach<T>(statement: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    timeout(ANSWERS_WITHIN, statement).await.map_err(io::Error::from)?
 }

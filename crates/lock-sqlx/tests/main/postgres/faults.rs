@@ -1,13 +1,10 @@
 //! Servers that crash, and connections that fail.
 
-use super::support::Schema;
+use super::{clients::first_statement, support::Schema};
 use lock_core::{FencingToken, LockErrorKind, LockFactory, LockOptions};
 use lock_sqlx::PostgresBackend;
 use lock_testkit::{Direction, PostgresServer, TcpProxy};
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -58,12 +55,6 @@ async fn behind_a_proxy(server: &PostgresServer) -> (TcpProxy, LockFactory, Lock
     let others = schema.locks().await;
     let url = schema.url().replace(&server.address().to_string(), &proxy.address().to_string());
     (proxy, LockFactory::new(PostgresBackend::connect(&url).await.unwrap()), others)
-}
-
-/// The first statement with parameters.
-fn first_statement() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
-    let was_seen = AtomicBool::new(false);
-    move |bytes| bytes.starts_with(b"B") && !was_seen.swap(true, Ordering::SeqCst)
 }
 
 /// An acquire is applied, but its reply is lost, or it is applied after its client has given up. It is undone long before

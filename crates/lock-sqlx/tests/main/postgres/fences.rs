@@ -1,8 +1,12 @@
 //! Transactions of an application that end with a fence.
 
-use super::support::Schema;
+use super::{
+    clients::{first_statement, lock, patient, through},
+    support::Schema,
+};
 use lock_core::{Lock, LockFactory, LockGuard, LockOptions, inspect::ForceReleaseOutcome};
 use lock_sqlx::{FenceError, fence};
+use lock_testkit::{PostgresServer, TcpProxy};
 use sqlx::{PgPool, PgTransaction};
 use std::{env, time::Duration};
 
@@ -236,4 +240,31 @@ async fn no_stale_write_follows_a_newer_one_by_hand() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_stale_write_follows_a_newer_one_by_hand_at_repeatable_read() {
     no_stale_write_follows_a_newer_one(REPEATABLE_READ, true).await;
+}
+
+/// The first attempt of an acquire arrives after the repeat that was granted, still in its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_copy_of_an_acquire_does_not_make_its_hold_stale() {
+    let server = PostgresServer::with_settings(&["fsync=on"]);
+    let schema = Schema::on(&server);
+    let proxy = TcpProxy::start(server.address());
+    let locks = through(&schema, server.address(), proxy.address()).await;
+    let lock = lock(&locks, "x", patient());
+    lock.acquire().await.unwrap().release().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    proxy.capture(first_statement());
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(proxy.captured(), 1);
+    tokio::task::block_in_place(|| proxy.deliver_captured());
+    proxy.pass();
+    let pool = schema.pool().await;
+    let mut tx = pool.begin().await.unwrap();
+    let checked = fence(&mut tx, &guard).await;
+    let row: (i64, i64) =
+        sqlx::query_as("select first, last from distlock_fence").fetch_one(&mut *tx).await.unwrap();
+    assert!(
+        checked.is_ok() || !guard.is_held(),
+        "{checked:?}, token {} of {row:?}",
+        guard.fencing_token().as_i64()
+    );
 }

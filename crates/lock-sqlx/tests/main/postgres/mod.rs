@@ -1,6 +1,8 @@
 //! Locks in PostgreSQL.
 
+mod clients;
 mod conformance;
+mod connections;
 mod faults;
 mod fences;
 mod poolers;
@@ -8,3 +10,4 @@ mod refused;
 mod rules;
 pub(crate) mod support;
 mod transactions;
+mod wake_ups;

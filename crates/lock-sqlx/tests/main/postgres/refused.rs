@@ -1,6 +1,6 @@
 //! Databases that cannot be used.
 
-use super::support::Schema;
+use super::{clients::run, support::Schema};
 use lock_core::{LockErrorKind, LockFactory};
 use lock_sqlx::PostgresBackend;
 use lock_testkit::{PostgresServer, unused_address};
@@ -80,4 +80,17 @@ async fn server_that_is_not_there_is_unavailable() {
         "does not exist",
     )
     .await;
+}
+
+/// The schema exists; the user may create tables in it, but no schema.
+#[tokio::test]
+async fn existing_schema_needs_no_right_to_create_schemas() {
+    let schema = Schema::new();
+    let (pool, name) = (schema.pool().await, schema.name());
+    run(&pool, &format!("create role owner_{name} login; create schema {name} authorization owner_{name}"))
+        .await;
+    let url = schema.url().replace("testkit@", &format!("owner_{name}@"));
+    if let Err(error) = lock_sqlx::migrate(&url).await {
+        panic!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+    }
 }

@@ -144,3 +144,24 @@ async fn row_of_another_transaction_delays_no_other_renewal() {
     assert_eq!(*outcomes[2].as_ref().unwrap(), Renewed::Renewed);
     tx.rollback().await.unwrap();
 }
+
+/// Many rows are locked; the others are renewed in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_another_transaction_delay_no_other_renewal() {
+    let schema = Schema::new();
+    let (backend, pool) = (schema.store().await.backend, schema.pool().await);
+    let contender = Contender::new(&backend);
+    let names: Vec<_> = (0..40).map(|n| LockName::new(format!("x:{n}")).unwrap()).collect();
+    for name in &names {
+        contender.take(name, LONG).await;
+    }
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query("select from distlock_lock where name <> 'x:0' for update").execute(&mut *tx).await.unwrap();
+    let items = names.iter().map(|name| contender.renewal(name, LONG)).collect();
+    let begin = std::time::Instant::now();
+    let replies = backend.renew(items).await;
+    let took = begin.elapsed();
+    assert_eq!(replies[0].as_ref().unwrap().outcome, Renewed::Renewed);
+    assert!(took < Duration::from_secs(3), "the reply took {took:?}, longer than an operation may");
+    tx.rollback().await.unwrap();
+}
