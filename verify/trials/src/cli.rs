@@ -1,8 +1,8 @@
 //! The command line, and the client library that it selects.
 
 use clap::{Parser, Subcommand, ValueEnum, builder::TypedValueParser as _, value_parser};
-use lock_core::{LockError, Store, backend::Connector as _};
-use lock_ledger::{LedgerConnector as _, RunLedger};
+use lock_core::{LockError, Store};
+use lock_ledger::{LedgerConnector, RunLedger};
 use lock_testkit::Seed;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Connects a store for locks: a Redis, or an SQLite file.
+    /// Connects a store for locks: a Redis, a PostgreSQL database, or an SQLite file.
     ///
     /// # Errors
     /// The error of the connection.
@@ -191,13 +191,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect(self, url: &str) -> Result<Store, LockError> {
-        if url.starts_with("sqlite:") {
-            return lock_sqlx::Sqlite.connect(url).await;
-        }
-        match self {
-            Self::Fred => lock_fred::Redis.connect(url).await,
-            Self::RedisRs => lock_redis_rs::Redis.connect(url).await,
-        }
+        self.connector(url).connect(url).await
     }
 
     /// Connects a store for locks, and the run ledger.
@@ -208,9 +202,15 @@ impl Client {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect_with_ledger(self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
-        match self {
-            Self::Fred => lock_fred::Redis.connect_with_ledger(url).await,
-            Self::RedisRs => lock_redis_rs::Redis.connect_with_ledger(url).await,
+        self.connector(url).connect_with_ledger(url).await
+    }
+
+    fn connector(self, url: &str) -> &'static dyn LedgerConnector {
+        match (url.split_once(':').map_or(url, |(scheme, _)| scheme), self) {
+            ("sqlite", _) => &lock_sqlx::Sqlite,
+            ("postgres", _) => &lock_sqlx::Postgres,
+            (_, Self::Fred) => &lock_fred::Redis,
+            (_, Self::RedisRs) => &lock_redis_rs::Redis,
         }
     }
 

@@ -4,16 +4,17 @@ use crate::{
     fleet::Fleet,
     fleet_node::long,
     life::kind,
+    place::Place,
     spread::{add, end},
 };
 use lock_testkit::Seed;
 use std::{thread::sleep, time::Duration};
 
-fn assert_books_balance(words: &'static [&'static str]) {
+fn assert_books_balance(place: Place, words: &'static [&'static str]) {
     const INSTANCES: u64 = 6;
     const PERIOD: u64 = 2;
     let faults = if long() { 36 } else { 3 };
-    let mut fleet = Fleet::start(3, words, Seed::of_this_run().stream());
+    let mut fleet = Fleet::start(place, 3, words, Seed::of_this_run().stream());
     let mut lives = add(&mut fleet, INSTANCES, PERIOD);
     let mut outages = 0;
     for _ in 0..faults {
@@ -22,12 +23,8 @@ fn assert_books_balance(words: &'static [&'static str]) {
         match fleet.random.below(3) {
             0 => fleet.kill_one(),
             1 => fleet.pause_one(time),
-            _ => {
-                outages += 1;
-                fleet.server.pause();
-                sleep(time);
-                fleet.server.resume();
-            }
+            _ if fleet.place.fail_for(time) => outages += 1,
+            _ => fleet.kill_one(),
         }
     }
     end(&mut fleet, &mut lives);
@@ -55,10 +52,25 @@ fn assert_books_balance(words: &'static [&'static str]) {
 
 #[test]
 fn each_instant_is_started_or_counted_once_when_runs_are_skipped() {
-    assert_books_balance(&["--takes", "300"]);
+    assert_books_balance(Place::redis(), &["--takes", "300"]);
 }
 
 #[test]
 fn each_instant_is_started_or_counted_once_when_runs_are_caught_up() {
-    assert_books_balance(&["--takes", "5000", "--catch-up", "3"]);
+    assert_books_balance(Place::redis(), &["--takes", "5000", "--catch-up", "3"]);
+}
+
+#[test]
+fn each_instant_is_started_or_counted_once_on_postgres() {
+    assert_books_balance(Place::postgres(), &["--takes", "300"]);
+}
+
+#[test]
+fn each_instant_is_started_or_counted_once_when_runs_are_caught_up_on_postgres() {
+    assert_books_balance(Place::postgres(), &["--takes", "5000", "--catch-up", "3"]);
+}
+
+#[test]
+fn each_instant_is_started_or_counted_once_in_a_file() {
+    assert_books_balance(Place::file(), &["--takes", "300"]);
 }

@@ -142,7 +142,8 @@ fn starts_with_times(lines: &[Line]) -> Vec<(u64, u64)> {
 fn killed_leader_is_replaced() {
     const LEASE: u64 = 4 * SECOND;
     let server = RedisServer::start();
-    let mut nodes: Vec<_> = (0..3).map(|_| cron(&server, LEASE, &["* * * * * *", "--on-leader"])).collect();
+    let mut nodes: Vec<_> =
+        (0..3).map(|_| cron(&server.url(), LEASE, &["* * * * * *", "--on-leader"])).collect();
     let mut worst = 0;
     for _ in 0..2 {
         let at = leader_of(&mut nodes);
@@ -161,7 +162,7 @@ fn killed_leader_is_replaced() {
             assert!(Duration::from_micros(now() - killed) < PATIENCE, "no node continues");
         };
         worst = worst.max((run - killed) / 1000);
-        nodes.push(cron(&server, LEASE, &["* * * * * *", "--on-leader"]));
+        nodes.push(cron(&server.url(), LEASE, &["* * * * * *", "--on-leader"]));
     }
     assert!(!long() || worst <= LEASE + SECOND, "{worst} ms until the next instant was started");
     eprintln!(
@@ -188,9 +189,9 @@ fn terminated_leader_resigns_at_once_and_its_runs_finish() {
     const LEASE: u64 = 600 * SECOND;
     let server = RedisServer::start();
     let words = ["*/3 * * * * *", "--takes", "2500", "--on-leader"];
-    let mut leader = cron(&server, LEASE, &words);
+    let mut leader = cron(&server.url(), LEASE, &words);
     wait_for(&mut leader, "leading");
-    let mut follower = cron(&server, LEASE, &words);
+    let mut follower = cron(&server.url(), LEASE, &words);
     let running = wait_for(&mut leader, "start").number("run");
     leader.terminate();
     let told = Instant::now();
@@ -219,9 +220,9 @@ fn suspended_leader_resumes_without_effect() {
     let at = format!("@at {}", rfc3339(now() / 1_000_000 + 6));
     let file_name = file.to_str().expect("a plain path");
     let words = [&at, "--takes", "5000", "--adopt", "1", "--on-leader", "--fence", file_name];
-    let mut first = cron(&server, LEASE, &words);
+    let mut first = cron(&server.url(), LEASE, &words);
     wait_for(&mut first, "leading");
-    let mut second = cron(&server, LEASE, &words);
+    let mut second = cron(&server.url(), LEASE, &words);
     let old = wait_for(&mut first, "start");
     sleep(Duration::from_millis(500));
     first.pause();
@@ -252,9 +253,9 @@ fn rfc3339(second: u64) -> String {
 fn commands_apply_on_all_nodes_and_survive_a_restart() {
     let server = RedisServer::start();
     let both = || {
-        let mut leader = cron(&server, 5 * SECOND, &["* * * * * *", "--on-leader"]);
+        let mut leader = cron(&server.url(), 5 * SECOND, &["* * * * * *", "--on-leader"]);
         wait_for(&mut leader, "leading");
-        (leader, cron(&server, 5 * SECOND, &["* * * * * *", "--on-leader"]))
+        (leader, cron(&server.url(), 5 * SECOND, &["* * * * * *", "--on-leader"]))
     };
     let (mut leader, mut follower) = both();
     wait_for(&mut leader, "start");
@@ -295,7 +296,7 @@ fn assert_same_plans(a: &mut Process, b: &mut Process) {
 #[test]
 fn without_a_server_nothing_starts() {
     let server = RedisServer::start();
-    let mut node = cron(&server, 5 * SECOND, &["* * * * * *"]);
+    let mut node = cron(&server.url(), 5 * SECOND, &["* * * * * *"]);
     wait_for(&mut node, "start");
     server.stop();
     let (down, cpu) = (now() / 1_000, node.cpu_time());

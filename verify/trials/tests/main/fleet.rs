@@ -1,7 +1,7 @@
 //! Processes that are killed and replaced, and the attempts that they have reported.
 
-use crate::{fleet_node::fleet_node, life::kind, store::defined};
-use lock_testkit::{RedisServer, Stream};
+use crate::{fleet_node::fleet_node, life::kind, place::Place};
+use lock_testkit::Stream;
 use lock_trials::{
     line::{Line, Order, now},
     process::{PATIENCE, Process},
@@ -31,7 +31,7 @@ pub(crate) struct Attempt {
 type Attempts = BTreeMap<u64, Attempt>;
 
 pub(crate) struct Fleet {
-    pub(crate) server: RedisServer,
+    pub(crate) place: Place,
     pub(crate) random: Stream,
     words: &'static [&'static str],
     nodes: Vec<(Number, Process)>,
@@ -48,9 +48,9 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts nodes with these additional arguments.
-    pub(crate) fn start(nodes: usize, words: &'static [&'static str], random: Stream) -> Self {
+    pub(crate) fn start(place: Place, nodes: usize, words: &'static [&'static str], random: Stream) -> Self {
         let mut fleet = Self {
-            server: RedisServer::start(),
+            place,
             random,
             words,
             nodes: Vec::new(),
@@ -67,7 +67,7 @@ impl Fleet {
     /// Starts additional nodes.
     pub(crate) fn start_more(&mut self, nodes: usize) {
         for _ in 0..nodes {
-            self.nodes.push((self.processes, fleet_node(&self.server, LEASE_MS, self.words)));
+            self.nodes.push((self.processes, fleet_node(&self.place.url(), LEASE_MS, self.words)));
             self.processes += 1;
         }
     }
@@ -99,7 +99,7 @@ impl Fleet {
             }
             self.unconfirmed += 1;
             if let Order::Add { id, .. } = order {
-                self.executed += usize::from(defined(&self.server).contains(&kind(id)));
+                self.executed += usize::from(self.place.defined().contains(&kind(id)));
             }
         }
         self.order(order);

@@ -1,7 +1,6 @@
 //! The nodes of a fleet, and the length of the trials.
 
 use crate::support::node;
-use lock_testkit::RedisServer;
 use lock_trials::process::Process;
 
 /// Returns `true` in long runs, on an otherwise idle machine, in which figures are asserted.
@@ -10,8 +9,8 @@ pub(crate) fn long() -> bool {
 }
 
 /// Starts a node of the group `fleet`, and waits until its job or its kind is registered.
-pub(crate) fn fleet_node(server: &RedisServer, lease_ms: u64, words: &[&str]) -> Process {
-    let mut node = node(&server.url(), lease_ms, &[&["cron", "fleet"], words].concat());
+pub(crate) fn fleet_node(url: &str, lease_ms: u64, words: &[&str]) -> Process {
+    let mut node = node(url, lease_ms, &[&["cron", "fleet"], words].concat());
     node.expect("ready");
     node
 }

@@ -4,6 +4,7 @@ use crate::{
     fleet::Fleet,
     fleet_node::long,
     life::{Life, kind, now_ms, wait_until_decided},
+    place::Place,
     store,
 };
 use lock_testkit::Seed;
@@ -28,7 +29,7 @@ fn assert_forgotten(everything: &[String], ids: &[String]) {
 #[test]
 fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
     let (instances, period, pause) = if long() { (2_000, 20, 120) } else { (100, 2, 100) };
-    let mut fleet = Fleet::start(4, &WORDS, Seed::of_this_run().stream());
+    let mut fleet = Fleet::start(Place::redis(), 4, &WORDS, Seed::of_this_run().stream());
     let (mut lives, mut once) = (BTreeMap::<String, Life>::new(), BTreeMap::<String, u64>::new());
     let (mut living, mut removed, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..instances {
@@ -53,7 +54,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
                 forgotten.push(id);
             } else {
                 fleet.order_among_kills(&Order::Remove { id: id.clone() });
-                life.decided = store::decided(&fleet.server, &kind(&id));
+                life.decided = fleet.place.decided(&kind(&id));
                 // The end of the decisions is exact, since nothing is decided after the removal.
                 life.ended = life.decided.up_to;
                 removed.push(id);
@@ -63,7 +64,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
             fleet.kill_one();
         }
     }
-    assert_forgotten(&store::everything(&fleet.server), &forgotten);
+    assert_forgotten(&store::everything(fleet.place.server()), &forgotten);
     wait_until_decided(&fleet, &lives, &living, &once);
     for id in &living {
         end_by_forgetting(&mut fleet, id, lives.get_mut(id).expect("added"));
@@ -74,7 +75,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
     fleet.stop();
     // The description of the kind remains.
     let all: Vec<_> = lives.keys().chain(once.keys()).map(|id| kind(id)).collect();
-    assert_forgotten(&store::everything(&fleet.server), &all);
+    assert_forgotten(&store::everything(fleet.place.server()), &all);
 
     let (mut runs, mut unreported) = (0, 0);
     for (id, life) in &lives {
@@ -96,7 +97,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
 }
 
 fn end_by_forgetting(fleet: &mut Fleet, id: &str, life: &mut Life) {
-    life.decided = store::decided(&fleet.server, &kind(id));
+    life.decided = fleet.place.decided(&kind(id));
     fleet.order_among_kills(&Order::Forget { id: id.to_owned() });
     life.ended = now_ms();
 }

@@ -1,9 +1,6 @@
 //! The life of an instance: its instants, and the check that each of them, and no other, was started.
 
-use crate::{
-    fleet::Fleet,
-    store::{self, Decided},
-};
+use crate::{fleet::Fleet, store::Decided};
 use lock_trials::{line::now, process::PATIENCE};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,10 +71,10 @@ pub(crate) fn wait_until_decided(
     // The last instant of a life is no earlier than its beginning.
     let last = |id: &String| lives[id].instants(lives[id].added, now).last().unwrap_or_default();
     loop {
-        let marks = store::marks(&fleet.server, &names);
+        let marks = fleet.place.marks(&names);
         let behind = living.iter().zip(marks).filter(|(id, mark)| *mark < last(id)).count();
-        let open = store::open(&fleet.server).into_values().flatten().filter(|run| *run <= now).count();
-        let defined = store::defined(&fleet.server);
+        let open = fleet.place.open().into_values().flatten().filter(|run| *run <= now).count();
+        let defined = fleet.place.defined();
         let waiting = once.keys().filter(|id| defined.contains(&kind(id))).count();
         if (behind, open, waiting) == (0, 0, 0) {
             return;

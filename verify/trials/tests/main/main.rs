@@ -13,6 +13,7 @@ mod large_group;
 mod leaders;
 mod life;
 mod load;
+mod place;
 mod refereeing;
 mod spread;
 mod store;

@@ -4,7 +4,7 @@ use crate::{
     fleet::{Attempt, Fleet, Number},
     fleet_node::long,
     life::{Life, kind, now_ms, wait_until_decided},
-    store,
+    place::Place,
 };
 use lock_testkit::Seed;
 use lock_trials::line::Order;
@@ -38,7 +38,7 @@ pub(crate) fn end(fleet: &mut Fleet, lives: &mut BTreeMap<String, Life>) {
     wait_until_decided(fleet, lives, &living, &BTreeMap::new());
     fleet.stop();
     for (id, life) in lives {
-        life.decided = store::decided(&fleet.server, &kind(id));
+        life.decided = fleet.place.decided(&kind(id));
         life.ended = now_ms();
     }
 }
@@ -66,7 +66,8 @@ fn spans_that_overlap_are_counted() {
 fn runs_are_spread_over_all_nodes_and_none_is_lost() {
     const INSTANCES: u64 = 10;
     let (idle, after) = if long() { (101, 20) } else { (6, 4) };
-    let mut fleet = Fleet::start(NODES, &["--catch-up", "1000"], Seed::of_this_run().stream());
+    let mut fleet =
+        Fleet::start(Place::redis(), NODES, &["--catch-up", "1000"], Seed::of_this_run().stream());
     let mut lives = add(&mut fleet, INSTANCES, 1);
     fleet.wait_until_all_run();
     let from = now_ms();
@@ -124,7 +125,7 @@ fn assert_limits_hold(words: &'static [&'static str], most_attempts: u64) {
     const INSTANCES: u64 = 24;
     const PERIOD: u64 = 3;
     let (rounds, kills) = if long() { (42, 12) } else { (3, 1) };
-    let mut fleet = Fleet::start(NODES, words, Seed::of_this_run().stream());
+    let mut fleet = Fleet::start(Place::redis(), NODES, words, Seed::of_this_run().stream());
     let mut lives = add(&mut fleet, INSTANCES, PERIOD);
     for kill in 0..=kills {
         let pause = 1_000 * PERIOD * rounds / (kills + 1);

@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{LockFile, Referee},
+    stage::{LockFile, Referee, postgres},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -15,17 +15,19 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(2);
-/// The number of processes that wait for each lock on Redis, and in an SQLite file.
+/// The number of processes that wait for each lock on Redis, and in a database.
 const WAITERS: usize = 20;
-const FILE_WAITERS: usize = 5;
+const DATABASE_WAITERS: usize = 5;
 /// The number of concurrent locks, each with its own processes.
 const LOCKS: usize = 3;
 
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
+    let (_database, url) = postgres();
     vec![
         kills(run, "", &server.url(), WAITERS),
-        kills(run, " of a lock in an SQLite file", &file.url(), FILE_WAITERS),
+        kills(run, " of a lock in an SQLite file", &file.url(), DATABASE_WAITERS),
+        kills(run, " of a lock in PostgreSQL", &url, DATABASE_WAITERS),
     ]
 }
 

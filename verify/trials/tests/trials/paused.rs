@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{Bench, LockFile, Referee, on_a_runtime},
+    stage::{Bench, LockFile, Referee, on_a_runtime, postgres},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -18,7 +18,12 @@ const AT_ONCE: usize = 10;
 
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
-    vec![pauses(run, "", &server.url()), pauses(run, " of a lock in an SQLite file", &file.url())]
+    let (_database, url) = postgres();
+    vec![
+        pauses(run, "", &server.url()),
+        pauses(run, " of a lock in an SQLite file", &file.url()),
+        pauses(run, " of a lock in PostgreSQL", &url),
+    ]
 }
 
 fn pauses(run: &Run, which: &str, url: &str) -> Figure {

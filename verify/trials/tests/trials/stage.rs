@@ -2,7 +2,7 @@
 
 use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions, Store};
-use lock_testkit::RedisServer;
+use lock_testkit::{PostgresServer, RedisServer};
 use lock_trials::{
     cli::Client,
     line::{Line, Order},
@@ -86,6 +86,15 @@ impl LockFile {
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.0.path().join("locks.db").display())
     }
+}
+
+/// A PostgreSQL database for locks, with its tables.
+pub(crate) fn postgres() -> (PostgresServer, String) {
+    let server = PostgresServer::with_settings(&["fsync=on"]);
+    let url = format!("{}?migrate=true", server.url());
+    // The tables are there before several processes connect at once.
+    on_a_runtime(async { drop(store(&url).await) });
+    (server, url)
 }
 
 /// Returns the keys of locks, excluding counters, which are kept for a while.
