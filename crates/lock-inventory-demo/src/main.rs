@@ -6,6 +6,7 @@ mod settings;
 use distlock::{
     LockFactory, LockOptions, MemoryBackend,
     cron::{MemoryLedger, RunLedger, Scheduler},
+    ledger::LedgerConnector as _,
     tower::DetachedTasks,
 };
 use lock_inventory_demo::{
@@ -34,9 +35,6 @@ use tokio::net::TcpListener;
 /// An error of any part of the program.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The setting for locks in this process.
-const MEMORY: &str = "memory:";
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let done = match env::args().nth(1).as_deref() {
@@ -63,7 +61,7 @@ async fn serve() -> Result<ExitCode, BoxError> {
         store.set_up(&catalogue()).await?;
     }
     let provider = Provider::open(&settings.payments, settings.payment_delay).await?;
-    let (backend, ledger) = connect(&settings.locks)?;
+    let (backend, ledger) = connect(&settings.locks).await?;
     let options = LockOptions::new().lease(settings.lease);
     let locks = LockFactory::builder(backend).prefix(&settings.prefix).options(options).build()?;
     let terms = Terms { settle_after: settings.settle_after, ..Terms::default() };
@@ -95,17 +93,19 @@ async fn bind(name: &str, address: SocketAddr) -> Result<TcpListener, BoxError> 
     TcpListener::bind(address).await.map_err(|error| format!("{name}, {address}: {error}").into())
 }
 
-/// Connects in the background, so that the shop starts while Redis is down. Its readiness says so until Redis answers.
-#[cfg(feature = "servers")]
-fn connect(url: &str) -> Result<(distlock::Store, Arc<dyn RunLedger>), BoxError> {
-    use distlock::{fred::Redis, ledger::LedgerConnector};
-
-    Ok(if url == MEMORY { in_memory() } else { Redis.connect_with_ledger_lazy(url)? })
-}
-
-#[cfg(not(feature = "servers"))]
-fn connect(url: &str) -> Result<(distlock::Store, Arc<dyn RunLedger>), BoxError> {
-    if url == MEMORY { Ok(in_memory()) } else { Err("SHOP_LOCKS: Redis needs the feature `servers`".into()) }
+/// Connects the store of locks and jobs. Redis is connected in the background, so that the shop starts while it is down;
+/// its readiness says so until Redis answers.
+async fn connect(url: &str) -> Result<(distlock::Store, Arc<dyn RunLedger>), BoxError> {
+    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+        "memory" => Ok(in_memory()),
+        "sqlite" => Ok(distlock::sql::Sqlite.connect_with_ledger(url).await?),
+        #[cfg(feature = "servers")]
+        "postgres" | "postgresql" => Ok(distlock::sql::Postgres.connect_with_ledger(url).await?),
+        #[cfg(feature = "servers")]
+        _ => Ok(distlock::fred::Redis.connect_with_ledger_lazy(url)?),
+        #[cfg(not(feature = "servers"))]
+        _ => Err("SHOP_LOCKS: Redis and PostgreSQL need the feature `servers`".into()),
+    }
 }
 
 /// Returns the stores of a single process.

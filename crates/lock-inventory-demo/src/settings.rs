@@ -13,9 +13,9 @@ pub(crate) struct Settings {
     pub(crate) database: String,
     /// `SHOP_PAYMENTS`: the provider's database.
     pub(crate) payments: String,
-    /// `SHOP_LOCKS`: the store of the locks.
+    /// `SHOP_LOCKS`: the store of the locks and jobs: `memory:`, `sqlite:path`, `postgres://…?migrate=true`, or a Redis.
     pub(crate) locks: String,
-    /// `SHOP_PREFIX`: separates this application's locks and jobs from those of others on the same Redis. Choose your
+    /// `SHOP_PREFIX`: separates this application's locks and jobs from those of others in the same store. Choose your
     /// own.
     pub(crate) prefix: String,
     /// `SHOP_NAME`: the name of this shop in the console.

@@ -50,6 +50,8 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         }
         Contestant::Quorum | Contestant::QuorumOneStopped => with::<contestants::Quorum>(order),
         Contestant::QuorumFloor => with::<contestants::QuorumFloor>(order),
+        Contestant::Postgres => with::<contestants::Postgres>(order),
+        Contestant::PostgresFloor => with::<contestants::PostgresFloor>(order),
         Contestant::Sqlite => with::<contestants::Sqlite>(order),
         Contestant::SqliteFloor => with::<contestants::SqliteFloor>(order),
         Contestant::TokioMutex => with::<contestants::TokioMutex>(order),

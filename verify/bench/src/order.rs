@@ -16,7 +16,7 @@ use std::{
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) contestant: Contestant,
-    /// Address of the server, `redlock://a,b,c` for several servers, `sqlite:path`, or empty without a store.
+    /// Address of the server, `redlock://a,b,c` for several servers, `postgres://…`, `sqlite:path`, or empty without a store.
     pub(crate) url: String,
     /// Process ids of the servers.
     pub(crate) servers: Vec<u32>,

@@ -12,7 +12,7 @@ use crate::{
     requests::Answered,
     sections::{Section, check, read, summarize},
 };
-use lock_testkit::RedisServer;
+use lock_testkit::{PostgresServer, RedisServer};
 use serde::de::DeserializeOwned;
 use std::{path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -178,6 +178,7 @@ fn allocations(contestant: Contestant, subject: Subject) -> Result<Allocations> 
 struct Session {
     contestant: Contestant,
     servers: Vec<RedisServer>,
+    database: Option<PostgresServer>,
     client_cpus: Vec<usize>,
     records: TempDir,
 }
@@ -215,7 +216,9 @@ impl Session {
                 pin(server, &[split.server])?;
             }
         }
-        Ok(Self { contestant, servers, client_cpus, records: TempDir::new()? })
+        let has_database = matches!(contestant, Contestant::Postgres | Contestant::PostgresFloor);
+        let database = has_database.then(|| PostgresServer::with_settings(&["fsync=on"]));
+        Ok(Self { contestant, servers, database, client_cpus, records: TempDir::new()? })
     }
 
     /// Runs the job in this many processes. All of them start measuring at the same instant, after this warm-up time.
@@ -250,6 +253,9 @@ impl Session {
     }
 
     fn url(&self) -> String {
+        if let Some(database) = &self.database {
+            return database.url();
+        }
         match &self.servers[..] {
             [] if matches!(self.contestant, Contestant::Sqlite | Contestant::SqliteFloor) => {
                 format!("sqlite:{}", self.records.path().join("locks.db").display())

@@ -40,8 +40,8 @@ pub(crate) enum Workload {
     Memory,
     /// Measure a request through `LockLayer` with a free in-memory lock
     Tower,
-    /// Measure locks in an SQLite file
-    Sqlite,
+    /// Measure locks in PostgreSQL and in an SQLite file
+    Sql,
     /// Measure the growth of the cost with names and processes, and the limit of one Redis; takes minutes
     Growth,
 }
@@ -58,7 +58,7 @@ impl Workload {
         Self::Held,
         Self::Memory,
         Self::Tower,
-        Self::Sqlite,
+        Self::Sql,
         Self::Growth,
     ];
 
@@ -82,7 +82,7 @@ impl Workload {
             Self::Held => "Held locks, renewed with the default lease",
             Self::Memory => "In memory",
             Self::Tower => "A request under a free in-memory lock",
-            Self::Sqlite => "An SQLite file",
+            Self::Sql => "Databases",
             Self::Growth => "Growth, server alone on a processor",
         }
     }
@@ -100,7 +100,7 @@ impl Workload {
             Self::Held => held(effort),
             Self::Memory => memory(effort),
             Self::Tower => tower(effort),
-            Self::Sqlite => sqlite(effort),
+            Self::Sql => databases(effort),
             Self::Growth => growth(effort),
         }
     }
@@ -407,12 +407,14 @@ fn memory(effort: Effort) -> Vec<Case> {
     ]
 }
 
-fn sqlite(effort: Effort) -> Vec<Case> {
-    let case = |label: &str, load, processes, compared| Case {
+fn databases(effort: Effort) -> Vec<Case> {
+    let sqlite = [Contestant::Sqlite, Contestant::SqliteFloor];
+    let postgres = [Contestant::Postgres, Contestant::PostgresFloor];
+    let case = |label: &str, load, processes, compared, contestants: [Contestant; 2]| Case {
         series: None,
         label: label.to_owned(),
         measurement: cycles(effort, load, processes, Placement::Free, None),
-        contestants: vec![Contestant::Sqlite, Contestant::SqliteFloor],
+        contestants: contestants.into(),
         rounds: effort.rounds(),
         columns: vec![
             Metric::Rate,
@@ -421,16 +423,37 @@ fn sqlite(effort: Effort) -> Vec<Case> {
             Metric::HandoverP99,
             Metric::ClientCpu,
         ],
-        ratios: vec![Ratio { metric: compared, to: Contestant::SqliteFloor }],
+        ratios: vec![Ratio { metric: compared, to: contestants[1] }],
     };
     let pause = Duration::from_millis(2);
     let hand_over =
         Load { pause, ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window()) };
-    vec![
-        case("uncontended, 1 task", Load::uncontended(1, effort.window()), 1, Metric::CycleP50),
-        case("uncontended, 16 tasks", Load::uncontended(16, effort.window()), 1, Metric::Rate),
-        case("2 processes, 1 task each, held for 5 ms", hand_over, 2, Metric::HandoverP50),
-    ]
+    let of = |name: &str, contestants| {
+        [
+            case(
+                &format!("{name}: uncontended, 1 task"),
+                Load::uncontended(1, effort.window()),
+                1,
+                Metric::CycleP50,
+                contestants,
+            ),
+            case(
+                &format!("{name}: uncontended, 16 tasks"),
+                Load::uncontended(16, effort.window()),
+                1,
+                Metric::Rate,
+                contestants,
+            ),
+            case(
+                &format!("{name}: 2 processes, 1 task each, held for 5 ms"),
+                hand_over.clone(),
+                2,
+                Metric::HandoverP50,
+                contestants,
+            ),
+        ]
+    };
+    of("PostgreSQL", postgres).into_iter().chain(of("SQLite", sqlite)).collect()
 }
 
 fn tower(effort: Effort) -> Vec<Case> {

@@ -53,7 +53,22 @@ async fn repetition_is_refunded_if_the_last_unit_was_sold() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn job_settles_the_order_of_a_customer_who_stays_away() {
-    let (world, ann) = (World::sqlite(&[("lamp", 1)]).await, Customer::new("ann"));
+    job_settles_the_order(World::sqlite(&[("lamp", 1)]).await).await;
+}
+
+/// Locks and jobs are where the shop's data is.
+#[tokio::test(flavor = "multi_thread")]
+async fn job_settles_the_order_without_redis() {
+    job_settles_the_order(World::postgres(&[("lamp", 1)]).await.without_redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_settles_the_order_without_a_server() {
+    job_settles_the_order(World::sqlite(&[("lamp", 1)]).await.without_redis()).await;
+}
+
+async fn job_settles_the_order(world: World) {
+    let ann = Customer::new("ann");
     let second = killed_after_the_charge(&world, &ann, 1).await;
     let audit = world.audit().await;
     assert_eq!(audit.charged, PRICE, "once: {audit:#?}");

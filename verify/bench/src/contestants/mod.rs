@@ -3,6 +3,7 @@
 mod floor;
 mod hash;
 mod ours;
+mod postgres;
 #[cfg(feature = "rslock")]
 mod rslock;
 mod sqlite;
@@ -13,6 +14,7 @@ pub(crate) use self::{
     floor::{Fenced, FencedRedisRs, SetNx},
     hash::{HandOff, Hash, Queue, QuorumFloor},
     ours::{Fred, FredOtel, Memory, Quorum, RedisRs, TokioMutex},
+    postgres::{Postgres, PostgresFloor},
     sqlite::{Sqlite, SqliteFloor},
 };
 
@@ -94,6 +96,8 @@ pub(crate) enum Contestant {
     QuorumFloor,
     RslockQuorum,
     RslockQuorumOneStopped,
+    Postgres,
+    PostgresFloor,
     Sqlite,
     SqliteFloor,
     TokioMutex,
@@ -122,6 +126,8 @@ impl Contestant {
             Self::QuorumFloor => "quorum floor",
             Self::RslockQuorum => "rslock, 5 nodes",
             Self::RslockQuorumOneStopped => "rslock, 5 nodes, one stopped",
+            Self::Postgres => "lock-sqlx, PostgreSQL",
+            Self::PostgresFloor => "PostgreSQL floor",
             Self::Sqlite => "lock-sqlx, SQLite",
             Self::SqliteFloor => "SQLite floor",
             Self::TokioMutex => "tokio Mutex",
@@ -164,6 +170,11 @@ impl Contestant {
             }
             Self::RslockQuorum => "rslock with five servers, otherwise as above",
             Self::RslockQuorumOneStopped => "the same, with one of the servers stopped by SIGSTOP",
+            Self::Postgres => "lock-core over `PostgresBackend`, default options",
+            Self::PostgresFloor => {
+                "one statement that takes the lock and counts a token, one that releases it, with the same durability, \
+                 over as many connections; it polls every 2 ms; no renewal, no fence"
+            }
             Self::Sqlite => "lock-core over `SqliteBackend`, default options",
             Self::SqliteFloor => {
                 "one statement that takes the lock and counts a token, one that releases it, with the same durability; \
@@ -191,6 +202,8 @@ impl Contestant {
     pub(crate) fn servers(self) -> usize {
         match self {
             Self::Memory
+            | Self::Postgres
+            | Self::PostgresFloor
             | Self::Sqlite
             | Self::SqliteFloor
             | Self::TokioMutex

@@ -19,6 +19,8 @@ pub(crate) struct World {
     pub(crate) redis: RedisServer,
     pub(crate) postgres: Option<PostgresServer>,
     urls: Urls,
+    /// The store of locks and jobs.
+    locks: String,
     store: Store,
     provider: Provider,
     directory: TempDir,
@@ -40,7 +42,7 @@ impl World {
 
     /// Starts Redis and PostgreSQL, with two databases.
     pub(crate) async fn postgres(products: &[(&str, i64)]) -> Self {
-        let server = PostgresServer::start();
+        let server = PostgresServer::with_settings(&["fsync=on"]);
         let urls = Urls { shop: server.database("shop"), payments: server.database("payments") };
         Self::filled(Some(server), urls, tempfile::tempdir().unwrap(), products).await
     }
@@ -60,7 +62,20 @@ impl World {
             initial: *units,
         };
         store.set_up(&products.iter().map(product).collect::<Vec<_>>()).await.unwrap();
-        Self { redis: RedisServer::start(), postgres, urls, store, provider, directory }
+        let redis = RedisServer::start();
+        let locks = redis.url();
+        Self { redis, postgres, urls, locks, store, provider, directory }
+    }
+
+    /// Keeps the locks and jobs where the data is.
+    pub(crate) fn without_redis(self) -> Self {
+        let locks = match self.postgres {
+            // What the shop's tables need not, locks do: a disk that keeps what was written.
+            Some(_) => format!("{}?migrate=true", self.urls.shop),
+            None => format!("sqlite:{}", self.directory.path().join("locks.db").display()),
+        };
+        self.redis.pause();
+        Self { locks, ..self }
     }
 
     /// Starts a shop with the default settings.
@@ -84,7 +99,7 @@ impl World {
         let servers = [
             ("SHOP_DATABASE", database),
             ("SHOP_PAYMENTS", &self.urls.payments),
-            ("SHOP_LOCKS", &self.redis.url()),
+            ("SHOP_LOCKS", &self.locks),
         ];
         Shop::start(name, self.directory.path(), settings, &servers)
     }
