@@ -92,6 +92,11 @@ impl Place {
         // A pooler would refuse this parameter.
         let options =
             options.extra_float_digits(None).application_name("distlock").disable_statement_logging();
+        // A statement is planned once: planning it costs as much as executing it.
+        let options = match has_pooler {
+            true => options,
+            false => options.options([("plan_cache_mode", "force_generic_plan")]),
+        };
         Ok(Self { options, schema, connections, has_pooler, migrates })
     }
 

@@ -172,8 +172,8 @@ impl Contestant {
             Self::RslockQuorumOneStopped => "the same, with one of the servers stopped by SIGSTOP",
             Self::Postgres => "lock-core over `PostgresBackend`, default options",
             Self::PostgresFloor => {
-                "one statement that takes the lock and counts a token, one that releases it, with the same durability, \
-                 over as many connections; it polls every 2 ms; no renewal, no fence"
+                "one statement that takes the lock, counts a token and writes a fence, one that releases it, with the same \
+                 durability, over as many connections; it polls every 2 ms; no renewal"
             }
             Self::Sqlite => "lock-core over `SqliteBackend`, default options",
             Self::SqliteFloor => {

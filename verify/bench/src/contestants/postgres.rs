@@ -14,13 +14,21 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 const CREATE: &str = "
 create table if not exists floor (name text primary key, owner text, expires timestamptz, token bigint)
-with (fillfactor = 50)";
+with (fillfactor = 50);
+create table if not exists floor_fence (name text primary key, token bigint) with (fillfactor = 50)";
 
 const ACQUIRE: &str = "
-insert into floor as f (name, owner, expires, token) values ($1, $2, clock_timestamp() + interval '30 s', 1)
-on conflict (name) do update set owner = excluded.owner, expires = excluded.expires, token = f.token + 1
-where f.owner is null or f.expires < clock_timestamp()
-returning token";
+with granted as (
+    insert into floor as f (name, owner, expires, token) values ($1, $2, clock_timestamp() + interval '30 s', 1)
+    on conflict (name) do update set owner = excluded.owner, expires = excluded.expires, token = f.token + 1
+    where f.owner is null or f.expires < clock_timestamp()
+    returning token
+),
+fenced as (
+    insert into floor_fence (name, token) select $1, token from granted
+    on conflict (name) do update set token = excluded.token
+)
+select token from granted";
 
 const RELEASE: &str = "
 with settings as materialized (select set_config('synchronous_commit', 'off', true))
@@ -58,7 +66,7 @@ impl Locks for PostgresFloor {
         let mut connection = pool.acquire().await?;
         // Processes that create the table at the same time would fail.
         sqlx::query("select pg_advisory_lock(1)").execute(&mut *connection).await?;
-        sqlx::query(CREATE).execute(&mut *connection).await?;
+        sqlx::raw_sql(CREATE).execute(&mut *connection).await?;
         sqlx::query("select pg_advisory_unlock(1)").execute(&mut *connection).await?;
         drop(connection);
         Ok(Self(pool))
