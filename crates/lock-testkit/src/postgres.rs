@@ -84,14 +84,55 @@ impl PostgresServer {
             chown(directory.path(), Some(user), Some(group))?;
         }
         let version = installation.output("postgres", directory.path(), ["--version"])?;
-        let data = directory.path().join("data");
         let user = format!("--username={OWN_USER}");
-        let options = [&user, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
-        installation.output(
-            "initdb",
-            directory.path(),
-            options.map(OsStr::new).into_iter().chain([data.as_os_str()]),
-        )?;
+        let options = [&user, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", "data"];
+        installation.output("initdb", directory.path(), options)?;
+        Self::on(installation, version, directory, settings)
+    }
+
+    /// Starts a standby of this server, which replicates to it asynchronously unless it has a setting for it.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    #[must_use]
+    #[track_caller]
+    pub fn standby(&self) -> Self {
+        self.try_standby().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_standby(&self) -> io::Result<Self> {
+        let installation = Installation::find()?;
+        let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
+        if let Some((user, group)) = installation.user {
+            chown(directory.path(), Some(user), Some(group))?;
+        }
+        let port = self.port.to_string();
+        let options =
+            ["-h", "127.0.0.1", "-p", &port, "-U", OWN_USER, "-D", "data", "-R", "-c", "fast", "--no-sync"];
+        installation.output("pg_basebackup", directory.path(), options)?;
+        let settings: Vec<_> = self.settings.iter().map(String::as_str).collect();
+        Self::on(installation, self.version.clone(), directory, &settings)
+    }
+
+    /// Makes a standby a primary. Returns once it accepts writes.
+    ///
+    /// # Panics
+    /// Panics if it does not become one.
+    #[track_caller]
+    pub fn promote(&self) {
+        let options = ["promote", "-D", "data", "-w"];
+        if let Err(error) = self.installation.output("pg_ctl", self.directory.path(), options) {
+            panic!("{error}");
+        }
+    }
+
+    /// Starts the server whose data is in a directory.
+    fn on(
+        installation: Installation,
+        version: String,
+        directory: TempDir,
+        settings: &[&str],
+    ) -> io::Result<Self> {
         let watchdog = Arc::new(Watchdog::new(directory.path(), "QUIT"));
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let mut server =
@@ -204,7 +245,9 @@ impl PostgresServer {
         let begin = Instant::now();
         loop {
             let log = said();
-            if log.contains("ready to accept connections") {
+            if log.contains("ready to accept connections")
+                || log.contains("ready to accept read-only connections")
+            {
                 self.with_process(|current| *current = Some(process));
                 return Ok(());
             }

@@ -3,6 +3,7 @@
 mod clients;
 mod conformance;
 mod connections;
+mod failovers;
 mod faults;
 mod fences;
 mod poolers;

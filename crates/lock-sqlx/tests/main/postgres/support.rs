@@ -48,6 +48,11 @@ impl Schema {
         Self { address: server.url(), ..Self::with("") }
     }
 
+    /// The same tables on another server.
+    pub(crate) fn elsewhere(&self, server: &PostgresServer) -> Self {
+        Self { address: server.url(), schema: self.schema.clone(), parameters: self.parameters.clone() }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.schema
     }
