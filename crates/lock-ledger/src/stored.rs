@@ -7,7 +7,7 @@ use crate::{
     group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
     ids::{GroupName, JobId},
     instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
-    limits::DEFAULT_HISTORY,
+    limits::MAX_HISTORY,
     request::{
         AfterAttempt, ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun,
         RunRenewal,
@@ -48,11 +48,27 @@ pub struct Needs {
     pub open: bool,
     /// All jobs with controls.
     pub controlled: bool,
-    /// First, the claim of this name, for writing, unless a transaction of the application has it. If there is one that
-    /// could be locked, it is read as the part `locked` as well.
-    pub claim: Option<String>,
+    /// First, the claims to lock, unless transactions of the application have them. Those that could be locked are read as
+    /// parts `locked` as well.
+    pub lock: Lock,
+    /// The claims and the names of the arguments of this job.
+    pub of_job: Option<String>,
+    /// Jobs whose records have ended before this time in ms.
+    pub expired: Option<u64>,
     /// The instances that follow this name, at most [`MAX_INSTANCES_READ`](crate::MAX_INSTANCES_READ).
     pub page: Option<String>,
+}
+
+/// Claims to lock.
+#[derive(Debug, Clone, Default)]
+pub enum Lock {
+    /// None.
+    #[default]
+    Nothing,
+    /// That of this name.
+    One(String),
+    /// Those of this job.
+    OfJob(String),
 }
 
 /// The effect of a transaction.
@@ -64,6 +80,8 @@ pub enum Access {
     Quick,
     /// It writes, and is durable when it is reported.
     Durable,
+    /// The same, and it must not wait behind other requests of the same client.
+    Renewal,
 }
 
 /// The next step of a transaction.
@@ -162,7 +180,8 @@ impl<S: PartStore> StoredLedger<S> {
                 }
             }
             if let Some(needs) = first.take() {
-                return Ok(Next::Read(needs));
+                let expired = (access != Access::Read).then_some(now.as_millis());
+                return Ok(Next::Read(Needs { expired, ..needs }));
             }
             let mut ledger = GroupLedger::from_parts(&parts).map_err(misunderstood)?;
             let expired = ledger.expired(now);
@@ -229,27 +248,33 @@ impl Claims {
         });
     }
 
+    /// Returns the jobs of the runs whose success was recorded by transactions of the application.
+    fn jobs_of_finished(&self) -> BTreeSet<LockName> {
+        let finished = self.by_name.iter().filter(|(_, claim)| claim.ends_with(FINISHED));
+        finished.filter_map(|(name, _)| parsed_argument(name).ok()).map(|(job, _)| job).collect()
+    }
+
     /// Forgets the claims of a job whose runs have ended.
     fn forget_ended(&mut self, ledger: &GroupLedger, job: &LockName) {
         self.by_name.retain(|name, _| {
-            parsed_argument(name).is_ok_and(|(of, run)| of != *job || ledger.is_open(&of, run))
+            // One of a later version stays.
+            parsed_argument(name).map_or(true, |(of, run)| of != *job || ledger.is_running(&of, run))
         });
     }
 
     fn changes(&self, before: &Parts) -> Vec<Change> {
-        let change = |name: &String, data| Change {
-            kind: CLAIM,
-            name: name.clone(),
-            data,
-            open: false,
-            controlled: false,
-        };
+        let change = |name: &String, data| Change { data, ..Change::of(CLAIM, name) };
         let key = |name: &String| (CLAIM.to_owned(), name.clone());
         let written = self.by_name.iter().filter(|(name, claim)| before.get(&key(name)) != Some(*claim));
         let written = written.map(|(name, claim)| change(name, Some(claim.clone())));
         let gone = before.keys().filter(|(kind, name)| kind == CLAIM && !self.by_name.contains_key(name));
         written.chain(gone.map(|(_, name)| change(name, None))).collect()
     }
+}
+
+fn in_transaction() -> BackendError {
+    let message = "a transaction of the application that records the end of this run is open";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
 }
 
 fn misunderstood(error: serde_json::Error) -> BackendError {
@@ -269,7 +294,7 @@ fn jobs_of(jobs: &[Registration]) -> Needs {
 /// Returns the parts of a job whose run may end, which may remove its definition and withdraw its triggers.
 fn whole_job(job: &LockName) -> Needs {
     let needs = named(&[JOB, HISTORY, INSTANCE, PAYLOAD, ARGUMENT], [job.clone()]);
-    Needs { all_of: &[ARGUMENT, CLAIM], ..needs }
+    Needs { of_job: Some(job.as_str().to_owned()), ..needs }
 }
 
 #[async_trait]
@@ -299,7 +324,7 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
         let mut needs = whole_job(&r.job.name);
         let name = argument_name(&r.job.name, r.run);
         needs.names.push(name.clone());
-        (needs.open, needs.claim) = (r.pool.is_some(), r.retry_of.map(|_| name.clone()));
+        (needs.open, needs.lock) = (r.pool.is_some(), Lock::One(name.clone()));
         self.with_claims(r.job.clone(), needs, r.history, move |ledger, now, claims| {
             if r.retry_of.is_some() && claims.is_in_transaction(&name) {
                 return Ok(ClaimReply::Busy { running: 1 });
@@ -319,7 +344,7 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
         runs: Vec<RenewRun>,
     ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
         let needs = named(&[JOB], runs.iter().map(|item| item.job.clone()));
-        self.with(group, Access::Durable, needs, move |ledger, now| {
+        self.with(group, Access::Renewal, needs, move |ledger, now| {
             runs.iter().map(|item| ledger.renew(now, item)).collect()
         })
         .await
@@ -327,11 +352,10 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
 
     async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         let name = argument_name(&r.job.name, r.run);
-        let needs = Needs { claim: Some(name.clone()), ..whole_job(&r.job.name) };
+        let needs = Needs { lock: Lock::One(name.clone()), ..whole_job(&r.job.name) };
         self.with_claims(r.job.clone(), needs, r.history, move |ledger, now, claims| {
             if claims.is_in_transaction(&name) {
-                let message = "a transaction of the application that records the end of this run is open";
-                return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+                return Err(in_transaction());
             }
             Ok(ledger.end(now, &r))
         })
@@ -339,8 +363,21 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
     }
 
     async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        let needs = Needs { open: true, ..Needs::default() };
-        self.with(group, Access::Read, needs, |ledger, now| ledger.open_runs(now)).await
+        loop {
+            let needs = Needs { open: true, all_of: &[CLAIM], ..Needs::default() };
+            let read = |ledger: &mut GroupLedger, now, claims: &mut Claims| {
+                Ok((ledger.open_runs(now), claims.jobs_of_finished()))
+            };
+            let reply = self.transact(group.clone(), Access::Read, needs, |_| None, read).await?;
+            if reply.outcome.1.is_empty() {
+                return Ok(reply.map(|(runs, _)| runs));
+            }
+            for name in reply.outcome.1 {
+                // What a transaction of the application has recorded is no open run.
+                let (job, needs) = (JobId { group: group.clone(), name: name.clone() }, whole_job(&name));
+                self.with_claims(job, needs, MAX_HISTORY, |_, _, _| Ok(())).await?;
+            }
+        }
     }
 
     async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
@@ -387,8 +424,12 @@ impl<S: PartStore> RunLedger for StoredLedger<S> {
     }
 
     async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
-        let (name, needs) = (job.name.clone(), whole_job(&job.name));
-        self.with_claims(job, needs, DEFAULT_HISTORY, move |ledger, now, _| {
+        let (name, lock) = (job.name.clone(), Lock::OfJob(job.name.as_str().to_owned()));
+        let needs = Needs { lock, ..whole_job(&job.name) };
+        self.with_claims(job, needs, MAX_HISTORY, move |ledger, now, claims| {
+            if claims.by_name.keys().any(|claim| claims.is_in_transaction(claim)) {
+                return Err(in_transaction());
+            }
             Ok(ledger.remove(now, &name, removal))
         })
         .await

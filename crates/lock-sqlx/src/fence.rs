@@ -58,7 +58,8 @@ pub trait InTransaction {
 
 /// Marks a claim: group, name of the run, claim, the mark.
 pub(crate) const FINISH: &str = "
-update distlock_run set data = $3 || $4 where grp = $1 and kind = 'claim' and name = $2 and data = $3";
+update distlock_run set data = $3 || $4
+where grp = $1 and kind = 'claim' and name = $2 and data in ($3, $3 || $4)";
 
 /// Checks in a transaction of the application that the hold is the newest one of its lock, and [pins](Hold::pin) it. If
 /// this and the commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed
@@ -114,12 +115,14 @@ pub async fn fence(
 }
 
 /// Records the success of a run in a transaction of its body: its effect and its record are committed together, or
-/// neither is. Return `Ok` from the body after the commit. If this transaction is not committed, the attempt counts as
-/// interrupted, whatever the body returns, and the run is started again as its orphan policy says.
+/// neither is. Return `Ok` from the body after the commit. If this transaction is not committed although the body returns
+/// `Ok`, the attempt counts as interrupted, and the run is started again as its orphan policy says. An attempt that has
+/// ended before, for example by its timeout, is stale.
 ///
 /// The scheduler's run ledger must be in the database of the transaction. Until the transaction ends, this run is not
 /// started again. In PostgreSQL it delays no other run, renewal or heartbeat; in SQLite it has the file, as all write
-/// transactions.
+/// transactions. A client that stays idle in it keeps the run open: set `idle_in_transaction_session_timeout`. The record is
+/// part of the savepoint in which this is called.
 ///
 /// ```
 /// # #[cfg(feature = "postgres")]

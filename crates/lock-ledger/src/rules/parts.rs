@@ -1,7 +1,7 @@
 //! A group's data in parts, as a database stores them in rows. An operation reads the parts that its rule needs, applies
 //! the rule to a ledger that has only these, and writes the parts that have changed.
 
-use super::GroupLedger;
+use super::{GroupLedger, Job, Stage};
 use crate::{
     control::{Backfill, Trigger},
     ids::{ClaimId, ParseIdError, RunId},
@@ -10,7 +10,7 @@ use crate::{
 };
 use lock_core::{LockName, clock::UtcTime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
 /// The kinds of parts. Except for the head, a group has many of each, by name.
@@ -49,6 +49,15 @@ pub struct Change {
     pub open: bool,
     /// `true` for a job with controls.
     pub controlled: bool,
+    /// The time in ms after which the record of a job that has run once is removed.
+    pub expires_ms: Option<u64>,
+}
+
+impl Change {
+    /// Deletes a part.
+    pub(crate) fn of(kind: &'static str, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), data: None, open: false, controlled: false, expires_ms: None }
+    }
 }
 
 /// The data that is not that of one job, node, instance or kind.
@@ -66,7 +75,14 @@ struct Head {
     instance_count: usize,
     payload_bytes: usize,
     changes: VecDeque<(u64, LockName)>,
-    expiring: BTreeSet<(u64, LockName)>,
+}
+
+/// A job, and the time in ms after which its record is removed, if it has run once.
+#[derive(Serialize, Deserialize)]
+struct StoredJob<J> {
+    job: J,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_ms: Option<u64>,
 }
 
 /// The instances that a reader wants.
@@ -92,7 +108,12 @@ impl GroupLedger {
             match kind.as_str() {
                 HEAD => ledger.set_head(serde_json::from_str(data)?),
                 NODE => drop(ledger.nodes.insert(parsed_uuid(name)?, serde_json::from_str(data)?)),
-                JOB => drop(ledger.jobs.insert(parsed_name(name)?, serde_json::from_str(data)?)),
+                JOB => {
+                    let StoredJob::<Job> { job, expires_ms } = serde_json::from_str(data)?;
+                    let name = parsed_name(name)?;
+                    ledger.expiring.extend(expires_ms.map(|expires| (expires, name.clone())));
+                    ledger.jobs.insert(name, job);
+                }
                 HISTORY => histories.push((parsed_name(name)?, serde_json::from_str(data)?)),
                 INSTANCE => drop(ledger.instances.insert(parsed_name(name)?, serde_json::from_str(data)?)),
                 PAYLOAD => drop(ledger.instance_payloads.of.insert(parsed_name(name)?, data.clone())),
@@ -117,7 +138,7 @@ impl GroupLedger {
         (self.triggers, self.backfills) = (head.triggers, head.backfills);
         (self.instances_revision, self.instance_count) = (head.instances_revision, instance_count);
         self.instance_payloads.bytes = payload_bytes;
-        (self.changes, self.expiring) = (head.changes, head.expiring);
+        self.changes = head.changes;
     }
 
     fn head(&self) -> Head {
@@ -133,7 +154,6 @@ impl GroupLedger {
             instance_count: self.instance_count,
             payload_bytes: self.instance_payloads.bytes,
             changes: self.changes.clone(),
-            expiring: self.expiring.clone(),
         }
     }
 
@@ -144,7 +164,7 @@ impl GroupLedger {
     pub(crate) fn changes(&self, before: &Parts) -> Result<Vec<Change>, serde_json::Error> {
         let mut after: BTreeMap<(&'static str, String), Change> = BTreeMap::new();
         let mut put = |kind, name: &str, data: String, open, controlled| {
-            let change = Change { kind, name: name.to_owned(), data: Some(data), open, controlled };
+            let change = Change { data: Some(data), open, controlled, ..Change::of(kind, name) };
             after.insert((kind, name.to_owned()), change);
         };
         let head = self.head();
@@ -154,9 +174,11 @@ impl GroupLedger {
         for (id, node) in &self.nodes {
             put(NODE, &id.to_string(), as_json(node)?, false, false);
         }
+        let expiring: BTreeMap<_, _> = self.expiring.iter().map(|(expires, name)| (name, *expires)).collect();
         for (name, job) in &self.jobs {
             let controlled = job.controls.revision > 0;
-            put(JOB, name.as_str(), as_json(job)?, !job.open.is_empty(), controlled);
+            let stored = as_json(&StoredJob { job, expires_ms: expiring.get(name).copied() })?;
+            put(JOB, name.as_str(), stored, !job.open.is_empty(), controlled);
             if !job.history.is_empty() {
                 put(HISTORY, name.as_str(), as_json(&job.history)?, false, false);
             }
@@ -173,28 +195,28 @@ impl GroupLedger {
         for (name, summary) in &self.kinds {
             put(KIND, name.as_str(), as_json(summary)?, false, false);
         }
+        for (name, expires) in expiring {
+            if let Some(job) = after.get_mut(&(JOB, name.as_str().to_owned())) {
+                job.expires_ms = Some(expires);
+            }
+        }
         let mut changes = Vec::new();
         for ((kind, name), data) in before {
             match after.remove(&(known_kind(kind), name.clone())) {
                 Some(change) if change.data.as_ref() == Some(data) => {}
                 Some(change) => changes.push(change),
                 None if known_kind(kind).is_empty() => {}
-                None => changes.push(Change {
-                    kind: known_kind(kind),
-                    name: name.clone(),
-                    data: None,
-                    open: false,
-                    controlled: false,
-                }),
+                None => changes.push(Change::of(known_kind(kind), name)),
             }
         }
         changes.extend(after.into_values());
         Ok(changes)
     }
 
-    /// Returns `true` if a run is open.
-    pub(crate) fn is_open(&self, job: &LockName, run: RunId) -> bool {
-        self.jobs.get(job).is_some_and(|job| job.open.contains_key(&run))
+    /// Returns `true` if an attempt of a run is running, or was when its node died.
+    pub(crate) fn is_running(&self, job: &LockName, run: RunId) -> bool {
+        let open = self.jobs.get(job).and_then(|job| job.open.get(&run));
+        open.is_some_and(|open| open.stage == Stage::Running)
     }
 
     /// Returns the revision of the controls.

@@ -2,7 +2,7 @@
 
 use super::{
     error::failed,
-    leases::decode,
+    leases::{decode, signed},
     server::{Server, micros, run, statement},
 };
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use lock_core::{
 };
 use lock_ledger::{
     GroupName, MAX_INSTANCES_READ,
-    stored::{Access, Change, Needs, Next, PartStore, Step},
+    stored::{Access, Change, Lock, Needs, Next, PartStore, Step},
 };
 use sqlx::{Connection as _, PgTransaction, Postgres, postgres::PgArguments, query::Query};
 use std::{fmt, sync::Arc};
@@ -43,33 +43,52 @@ impl PartStore for Ledger {
 }
 
 impl Server {
-    /// An error closes the connection, which rolls the transaction back.
-    async fn transact(&self, group: GroupName, access: Access, mut step: Step) -> Result<(), BackendError> {
-        let mut lent = self.lend(&self.ledger).await?;
+    async fn transact(&self, group: GroupName, access: Access, step: Step) -> Result<(), BackendError> {
+        let connections = match access {
+            // Leases must not end behind a queue of claims.
+            Access::Quick | Access::Renewal => &self.beats,
+            Access::Read | Access::Durable => &self.ledger,
+        };
+        let mut lent = self.lend(connections).await?;
         let begin = match access {
             Access::Read => "begin isolation level repeatable read, read only",
-            Access::Quick | Access::Durable => "begin",
+            Access::Quick | Access::Durable | Access::Renewal => "begin isolation level read committed",
         };
         let mut tx = lent.connection()?.begin_with(begin).await.map_err(rolled_back)?;
+        let decided = self.decide(&mut tx, &group, access, step).await;
+        match &decided {
+            Ok(()) => tx.commit().await.map_err(|error| failed("commit a record of jobs", error))?,
+            Err(_) => tx.rollback().await.map_err(rolled_back)?,
+        }
+        lent.give_back();
+        decided
+    }
+
+    /// Reads, decides and writes in a transaction.
+    async fn decide(
+        &self,
+        tx: &mut PgTransaction<'_>,
+        group: &GroupName,
+        access: Access,
+        mut step: Step,
+    ) -> Result<(), BackendError> {
+        let lock = |durable: &'static str| {
+            self.statement(&self.statements.lock_group).bind(text(group)).bind(durable)
+        };
         let begin = match access {
             Access::Read => self.statement(&self.statements.now),
-            Access::Quick => self.statement(&self.statements.lock_group).bind(text(&group)).bind("off"),
-            Access::Durable => self.statement(&self.statements.lock_group).bind(text(&group)).bind("on"),
+            Access::Quick => lock("off"),
+            Access::Durable | Access::Renewal => lock("on"),
         };
-        let (now,) = decode(&begin.fetch_one(&mut *tx).await.map_err(rolled_back)?)?;
+        let (now,) = decode(&begin.fetch_one(&mut **tx).await.map_err(rolled_back)?)?;
         let mut read = Vec::new();
         let changes = loop {
             match step(micros(now), read)? {
-                Next::Read(needs) => read = self.parts(&mut tx, &group, needs).await?,
+                Next::Read(needs) => read = self.parts(tx, group, needs).await?,
                 Next::Commit(changes) => break changes,
             }
         };
-        if !changes.is_empty() {
-            self.write_parts(&mut tx, &group, changes).await?;
-        }
-        tx.commit().await.map_err(|error| failed("commit a record of jobs", error))?;
-        lent.give_back();
-        Ok(())
+        if changes.is_empty() { Ok(()) } else { self.write_parts(tx, group, changes).await }
     }
 
     async fn parts(
@@ -79,9 +98,14 @@ impl Server {
         needs: Needs,
     ) -> Result<Vec<(String, String, String)>, BackendError> {
         let mut parts = Vec::new();
-        if let Some(claim) = needs.claim {
+        let (one, of_job) = match needs.lock {
+            Lock::Nothing => (None, None),
+            Lock::One(name) => (Some(name), None),
+            Lock::OfJob(job) => (None, Some(job)),
+        };
+        if one.is_some() || of_job.is_some() {
             // Before the parts are read: what a transaction has committed meanwhile must be among them.
-            let query = self.statement(&self.statements.lock_claim).bind(text(group)).bind(claim);
+            let query = self.statement(&self.statements.lock_claims).bind(text(group)).bind(one).bind(of_job);
             parts = query.fetch_all(&mut **tx).await.map_err(rolled_back)?;
         }
         let strings = |kinds: &[&str]| kinds.iter().map(|&kind| kind.to_owned()).collect::<Vec<_>>();
@@ -94,7 +118,9 @@ impl Server {
             .bind(needs.open)
             .bind(needs.controlled)
             .bind(needs.page)
-            .bind(i64::try_from(MAX_INSTANCES_READ).unwrap_or(i64::MAX));
+            .bind(i64::try_from(MAX_INSTANCES_READ).unwrap_or(i64::MAX))
+            .bind(needs.of_job)
+            .bind(needs.expired.map(signed));
         parts.extend(query.fetch_all(&mut **tx).await.map_err(rolled_back)?);
         parts.iter().map(decode).collect()
     }
@@ -112,6 +138,7 @@ impl Server {
             .bind(changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>())
             .bind(changes.iter().map(|change| change.open).collect::<Vec<_>>())
             .bind(changes.iter().map(|change| change.controlled).collect::<Vec<_>>())
+            .bind(changes.iter().map(|change| change.expires_ms.map(signed)).collect::<Vec<_>>())
             .bind(changes.into_iter().map(|change| change.data).collect::<Vec<_>>());
         query.execute(&mut **tx).await.map(drop).map_err(rolled_back)
     }

@@ -53,6 +53,8 @@ pub(super) struct Server {
     pub(super) upkeep: Connections,
     /// For transactions of the run ledger.
     pub(super) ledger: Connections,
+    /// For its renewals and heartbeats.
+    pub(super) beats: Connections,
     pub(super) watchers: SubscriptionRegistry,
     clock: ServerClock,
     /// The time at which the server was started.
@@ -130,6 +132,7 @@ impl Server {
             renewals: Connections::new(1),
             upkeep: Connections::new(UPKEEP),
             ledger: Connections::new(LEDGER),
+            beats: Connections::new(1),
             watchers: SubscriptionRegistry::default(),
             clock: ServerClock::default(),
             started: Mutex::default(),

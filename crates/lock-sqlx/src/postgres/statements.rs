@@ -50,10 +50,12 @@ create table distlock_run (
     data text not null,
     open boolean not null, -- a job with open runs
     controlled boolean not null, -- a job that is paused, or has another schedule
+    expires_ms bigint, -- the end of the record of a job that has run once
     primary key (grp, kind, name)
 );
 create index on distlock_run (grp) where open;
 create index on distlock_run (grp) where controlled;
+create index on distlock_run (grp, expires_ms) where expires_ms is not null;
 create table distlock_meta (version int not null);
 insert into distlock_meta values (1);
 "#;
@@ -225,16 +227,21 @@ expired as materialized (
 deleted as (delete from distlock_lock l using expired where l.name = expired.name)
 delete from distlock_fence f using expired where f.name = expired.name";
 
-/// Keeps other transactions from writing to a group: group, `synchronous_commit`. Answers the time after that.
+/// Keeps other transactions from writing to a group: group, `synchronous_commit`. Answers the time after that. A client
+/// that is suspended or lost meanwhile must not keep them from it.
 const LOCK_GROUP: &str = "
 with settings as materialized (
-    select set_config('lock_timeout', '2s', true), set_config('synchronous_commit',
-        case current_setting('synchronous_commit') when 'remote_apply' then 'remote_apply' else $2 end, true)
-), locked as materialized (select pg_advisory_xact_lock(hashtextextended('distlock:' || $1, 0)) from settings)
+    select set_config('lock_timeout', '2s', true), set_config('idle_in_transaction_session_timeout', '2s', true),
+        set_config('synchronous_commit',
+            case current_setting('synchronous_commit') when 'remote_apply' then 'remote_apply' else $2 end, true)
+), locked as materialized (
+    select pg_advisory_xact_lock(hashtextextended('distlock:' || $1, 'distlock_run'::regclass::oid::bigint)) from settings
+)
 select {now} from locked";
 
 /// Reads parts: group, kinds and names, whole kinds, whether jobs with open runs, whether jobs with controls, the instance
-/// that a page follows, its length.
+/// that a page follows, its length, a job whose claims and names of arguments are read, and a time before which records
+/// have ended.
 const PARTS: &str = "
 select kind, name, data from distlock_run where grp = $1 and kind = 'head'
 union all
@@ -248,25 +255,33 @@ union all
 select kind, name, data from distlock_run where $6 and grp = $1 and controlled
 union all
 (select kind, name, data from distlock_run
-where $7::text is not null and grp = $1 and kind = 'instance' and name > $7 order by name limit $8)";
+where $7::text is not null and grp = $1 and kind = 'instance' and name > $7 order by name limit $8)
+union all
+select kind, name, case when kind = 'argument' then '' else data end from distlock_run
+where $9::text is not null and grp = $1 and kind in ('argument', 'claim')
+    and name > $9 || chr(10) and name < $9 || chr(11)
+union all
+(select kind, name, data from distlock_run where grp = $1 and expires_ms < $10 limit 100)";
 
-/// Locks a claim, unless a transaction of the application has it: group, name.
-const LOCK_CLAIM: &str = "
+/// Locks claims, unless transactions of the application have them: group, the name of one, or the job of all.
+const LOCK_CLAIMS: &str = "
 select 'locked', name, 'x' from distlock_run
-where grp = $1 and kind = 'claim' and name = $2 for update skip locked";
+where grp = $1 and kind = 'claim' and (name = $2 or name > $3 || chr(10) and name < $3 || chr(11))
+for update skip locked";
 
-/// Writes parts: group, kinds, names, whether open, whether controlled, data. Those without data are deleted.
+/// Writes parts: group, kinds, names, whether open, whether controlled, ends of records, data. Those without data are
+/// deleted.
 const WRITE_PARTS: &str = "
 with part as materialized (
-    select * from unnest($2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::text[])
-        as part(kind, name, open, controlled, data)
+    select * from unnest($2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::bigint[], $7::text[])
+        as part(kind, name, open, controlled, expires_ms, data)
 ), deleted as (
     delete from distlock_run r using part where r.grp = $1 and r.kind = part.kind and r.name = part.name and part.data is null
 )
-insert into distlock_run (grp, kind, name, data, open, controlled)
-select $1, kind, name, data, open, controlled from part where data is not null
+insert into distlock_run (grp, kind, name, data, open, controlled, expires_ms)
+select $1, kind, name, data, open, controlled, expires_ms from part where data is not null
 on conflict (grp, kind, name) do update
-set data = excluded.data, open = excluded.open, controlled = excluded.controlled";
+set data = excluded.data, open = excluded.open, controlled = excluded.controlled, expires_ms = excluded.expires_ms";
 
 /// Deletes the expired cards, and writes one: process, card, milliseconds.
 const WRITE_CARD: &str = "
@@ -329,7 +344,7 @@ pub(super) struct Statements {
     pub(super) channel: Arc<str>,
     pub(super) lock_group: Arc<str>,
     pub(super) parts: Arc<str>,
-    pub(super) lock_claim: Arc<str>,
+    pub(super) lock_claims: Arc<str>,
     pub(super) write_parts: Arc<str>,
 }
 
@@ -368,7 +383,7 @@ impl Statements {
             channel: complete("select {channel}"),
             lock_group: complete(LOCK_GROUP),
             parts: complete(PARTS),
-            lock_claim: complete(LOCK_CLAIM),
+            lock_claims: complete(LOCK_CLAIMS),
             write_parts: complete(WRITE_PARTS),
         }
     }

@@ -71,11 +71,13 @@ create table if not exists distlock_run (
     name text not null,
     open integer not null, -- 1 for a job with open runs
     controlled integer not null, -- 1 for a job that is paused, or has another schedule
+    expires_ms integer, -- the end of the record of a job that has run once
     data text not null,
     primary key (grp, kind, name)
 ) without rowid, strict;
 create index if not exists distlock_run_open on distlock_run (grp) where open;
 create index if not exists distlock_run_controlled on distlock_run (grp) where controlled;
+create index if not exists distlock_run_expires on distlock_run (grp, expires_ms) where expires_ms is not null;
 create table if not exists distlock_card (
     process text primary key,
     card text not null,

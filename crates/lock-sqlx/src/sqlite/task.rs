@@ -24,7 +24,8 @@ use lock_ledger::{
 use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
+    future::ready,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -178,6 +179,8 @@ pub(super) struct Task {
     /// The time of the last look for releases.
     looked: Instant,
     transactions: u32,
+    /// Requests that change no lock.
+    others: VecDeque<Job>,
     /// The number of rows that were written since the last sweep.
     written: usize,
     /// Keeps the thread of this task running.
@@ -202,6 +205,7 @@ impl Task {
             active,
             looked,
             transactions: 0,
+            others: VecDeque::new(),
             written: 0,
             _keeper: keeper,
         }
@@ -227,6 +231,7 @@ impl Task {
                     0 => return,
                     _ => self.serve(jobs.drain(..)).await,
                 },
+                () = ready(()), if !self.others.is_empty() => self.serve([].into_iter()).await,
                 () = sleep(pause.saturating_sub(self.looked.elapsed())), if is_watching => {}
             }
         }
@@ -234,20 +239,21 @@ impl Task {
 
     async fn serve(&mut self, jobs: impl Iterator<Item = Job>) {
         self.active = Instant::now();
-        let (mut changes, mut others) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         for job in jobs {
             match job {
                 // Its caller has given up.
                 Job::Lease(submission) if !submission.is_wanted() => {}
                 Job::Lease(submission) => changes.push(Change::Lease(submission)),
                 Job::Force(request, reply) => changes.push(Change::Force(request, reply)),
-                other => others.push(other),
+                other => self.others.push_back(other),
             }
         }
         if !changes.is_empty() {
             self.change(changes).await;
         }
-        for job in others {
+        // One, so that the next leases do not wait for all of them.
+        if let Some(job) = self.others.pop_front() {
             self.answer(job).await;
         }
     }
@@ -436,7 +442,7 @@ impl Task {
         } else if self.open.as_ref().is_none_or(|open| !place.is_still(open)) {
             done = Err(replaced());
         }
-        if access == Access::Durable
+        if matches!(access, Access::Durable | Access::Renewal)
             && let Some(open) = &mut self.open
             && let Err(error) = open.relax(&place).await
         {
