@@ -40,6 +40,7 @@ fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {
             Kind::Misconfigured,
             ": a pooler that assigns connections to transactions needs `?pooler=true` in the URL",
         ),
+        (Some("22021"), _) => (Kind::Unsupported, ": a text contains a NUL character; escape it"),
         (Some("53100"), _) => (Kind::Unavailable, ": the disk of the server is full"),
         (Some("53300"), _) => (
             Kind::Unavailable,

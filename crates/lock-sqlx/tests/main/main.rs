@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod finished;
+mod ledgers;
 mod postgres;
 mod sqlite;
