@@ -42,7 +42,10 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// several a second while the server cannot be reached, and about one a second while it refuses the login or a
 /// permission is missing.
 ///
-/// Accepts the URLs of [`connect`] except `redlock://`.
+/// PostgreSQL and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
+/// background.
+///
+/// Accepts the URLs of [`connect`] except `redlock://`, and without `?migrate=true`.
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), distlock::LockError> {
@@ -101,7 +104,8 @@ fn connectors() -> Connectors {
     connectors
 }
 
-/// Connects to a store for locks and for a scheduler's run ledger, over the same connections.
+/// Connects to a store for locks and for a scheduler's run ledger. On Redis and in SQLite they share connections; in
+/// PostgreSQL, the ledger opens up to 3 of its own.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`, since a quorum has no run ledger. With
 /// `memory:`, the locks and the ledger are private to the returned values. A named in-memory store,

@@ -8,8 +8,8 @@ use std::future::Future;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The hold has ended, or a newer one was granted.
-    #[error("the hold has ended, or a newer one was granted: roll back the transaction")]
+    /// The hold or the run has ended, or a newer one was granted.
+    #[error("the hold or the run has ended, or a newer one was granted: roll back the transaction")]
     Stale,
     /// The connection is not in a transaction that sqlx began, so the fence would protect nothing.
     #[error(
@@ -22,7 +22,7 @@ pub enum FenceError {
     )]
     OtherDatabase,
     /// The database failed.
-    #[error("the hold could not be compared with the last grant: roll back the transaction")]
+    #[error("the hold or the run could not be checked: roll back the transaction")]
     Failed(#[source] sqlx::Error),
 }
 
@@ -40,7 +40,7 @@ impl From<sqlx::Error> for FenceError {
 }
 
 /// A transaction, or a connection that is in one, which [`fence`] can check: of PostgreSQL (feature `postgres`) or
-/// SQLite (feature `sqlite`).
+/// SQLite (feature `sqlite`), not of sqlx's `Any`.
 pub trait FencedTransaction: Send + InTransaction {}
 
 /// Not for implementations elsewhere.
@@ -69,7 +69,8 @@ where grp = $1 and kind = 'claim' and name = $2 and data in ($3, $3 || $4)";
 /// being granted to others.
 ///
 /// - **PostgreSQL**: at any isolation level. Under REPEATABLE READ and SERIALIZABLE, a transaction that began before the
-///   hold was granted may fail with SQLSTATE 40001, as others do there. Renewals and the release do not wait for it.
+///   hold was granted may fail with SQLSTATE 40001, as others do there. Renewals and the release do not wait for it. With
+///   `?schema=`, the `search_path` of the transaction must contain that schema.
 /// - **SQLite**: begin it with `pool.begin_with("begin immediate")`. A transaction in another file is not committed
 ///   together with the locks. It keeps *all* locks of the file from being granted or renewed, so it must take less than
 ///   a third of the lease.
@@ -119,7 +120,8 @@ pub async fn fence(
 /// `Ok`, the attempt counts as interrupted, and the run is started again as its orphan policy says. An attempt that has
 /// ended before, for example by its timeout, is stale.
 ///
-/// The scheduler's run ledger must be in the database of the transaction. Until the transaction ends, this run is not
+/// The scheduler's run ledger must be in the database of the transaction; in PostgreSQL with `?schema=`, that schema in its
+/// `search_path`. Until the transaction ends, this run is not
 /// started again. In PostgreSQL it delays no other run, renewal or heartbeat; in SQLite it has the file, as all write
 /// transactions. A client that stays idle in it keeps the run open: set `idle_in_transaction_session_timeout`. The record is
 /// part of the savepoint in which this is called.

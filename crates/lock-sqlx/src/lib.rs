@@ -8,7 +8,7 @@
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let url = format!("sqlite:{}", folder.path().join("locks.db").display());
-//! // let url = "sqlite:locks.db";
+//! // let url = "sqlite:/var/lib/shop/locks.db";
 //! let locks = LockFactory::new(SqliteBackend::connect(&url).await?);
 //! let guard = locks.named("stock:42")?.acquire().await?;
 //! println!("{:?}", guard.release().await); // no `?`: the work is done even if the release is not confirmed
@@ -18,7 +18,8 @@
 //!
 //! [`SqliteBackend`] stores locks in a file: they exclude the processes of one machine, without a server.
 //! [`PostgresBackend`] stores them in a PostgreSQL database. A [`fence`](fence()) at the end of a transaction of the
-//! application makes it fail unless the hold is still the newest one.
+//! application makes it fail unless the hold is still the newest one. Both keep the records of a scheduler's jobs as well, and
+//! [`finish_in`] commits the success of a run together with its effect.
 //!
 //! # Features
 //! | feature | default | adds |

@@ -11,6 +11,11 @@ use lock_core::{
     clock::UtcTime,
 };
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The time limit for work that nobody else limits.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The oldest version with `as materialized`.
 const OLDEST_SERVER: i32 = 120_000;
@@ -111,7 +116,7 @@ pub(super) async fn check(connection: &mut PgConnection, tables: &Tables) -> Res
 /// # Cancel safety
 /// Cancel safe. The tables are created together or not at all.
 pub async fn migrate(url: &str) -> Result<(), LockError> {
-    Ok(create_tables(&Place::parse(url)?).await?)
+    Ok(in_time(create_tables(&Place::parse(url)?)).await?)
 }
 
 /// Creates the tables if there are none. An update of the program will change those of an earlier version here.
@@ -146,6 +151,16 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
         sqlx::raw_sql(tables.name(SCHEMA)).execute(&mut *tx).await.map_err(failed)?;
     }
     tx.commit().await.map_err(failed)
+}
+
+/// Limits the time of work that nobody else limits.
+pub(super) async fn in_time<T>(
+    work: impl Future<Output = Result<T, BackendError>>,
+) -> Result<T, BackendError> {
+    timeout(ANSWERS_WITHIN, work).await.unwrap_or_else(|_| {
+        let message = "postgres has not answered in time";
+        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+    })
 }
 
 fn misconfigured(message: impl Into<String>) -> BackendError {

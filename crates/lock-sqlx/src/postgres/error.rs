@@ -27,7 +27,7 @@ fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {
         (Some("42501"), _) => (
             Kind::Denied,
             ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence, distlock_card and \
-             distlock_run, and usage of their schema, to this user",
+             distlock_run, select on distlock_meta, and usage of their schema, to this user",
         ),
         (Some("3D000"), _) => (Kind::Misconfigured, ": the database does not exist"),
         (Some("25006"), _) => {
@@ -36,7 +36,7 @@ fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {
         (Some(LOCK_NOT_AVAILABLE), _) => {
             (Kind::Unavailable, ": another transaction keeps the row; end it sooner")
         }
-        (Some("26000" | "42P05"), _) => (
+        (Some("26000" | "42P05" | "08P01"), _) => (
             Kind::Misconfigured,
             ": a pooler that assigns connections to transactions needs `?pooler=true` in the URL",
         ),

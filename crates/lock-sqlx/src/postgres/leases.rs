@@ -1,8 +1,9 @@
 //! The operations on leases: their parameters, and what the answers mean.
 
 use super::{
+    check::in_time,
     error::{LOCK_NOT_AVAILABLE, failed, sqlstate},
-    server::{Server, in_time, micros, statement},
+    server::{Server, micros, statement},
     statements::PATIENCE,
 };
 use lock_core::{

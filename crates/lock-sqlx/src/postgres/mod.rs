@@ -95,20 +95,21 @@ impl PostgresBackend {
     /// - [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if the server cannot be reached or is a
     ///   standby.
     ///
+    /// It takes at most 5 s.
+    ///
     /// # Cancel safety
     /// Cancel safe. The tables may have been created.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         let place = Place::parse(url)?;
         let backend = Self::start(place.clone())?;
         let server = backend.inner.server.clone();
-        backend
-            .run(async move {
-                if place.migrates {
-                    check::create_tables(&place).await?;
-                }
-                server.check().await
-            })
-            .await?;
+        let checked = async move {
+            if place.migrates {
+                check::create_tables(&place).await?;
+            }
+            server.check().await
+        };
+        backend.run(check::in_time(checked)).await?;
         Ok(backend)
     }
 
@@ -134,7 +135,7 @@ impl PostgresBackend {
         Ok(Self { inner: Arc::new(Inner { server, wakes, keeper }) })
     }
 
-    /// Returns the run ledger of the same database, for a scheduler. It opens up to 2 further connections.
+    /// Returns the run ledger of the same database, for a scheduler. It opens up to 3 further connections.
     #[must_use]
     pub fn ledger(&self) -> Arc<dyn RunLedger> {
         Arc::new(StoredLedger::new(Ledger { server: self.server(), keeper: self.inner.keeper.clone() }))

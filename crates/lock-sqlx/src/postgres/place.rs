@@ -10,7 +10,7 @@ const CONNECTIONS: usize = 4;
 const MAX_CONNECTIONS: usize = 1000;
 
 /// The parameters that sqlx knows.
-const OF_SQLX: [&str; 16] = [
+const OF_SQLX: [&str; 15] = [
     "sslmode",
     "ssl-mode",
     "sslrootcert",
@@ -26,7 +26,6 @@ const OF_SQLX: [&str; 16] = [
     "port",
     "dbname",
     "user",
-    "application_name",
 ];
 
 /// The contents of a URL.

@@ -36,9 +36,6 @@ const LEDGER: usize = 2;
 /// A connection that was idle for this long may have been closed by something in between.
 const DOUBTED_AFTER: Duration = Duration::from_secs(10);
 
-/// The time limit for work that nobody waits for.
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-
 /// The time within which such a connection shows that it was not.
 const PONG_WITHIN: Duration = Duration::from_secs(1);
 
@@ -256,15 +253,5 @@ pub(super) async fn run<T: Send + 'static>(
     keeper.run(work).await.unwrap_or_else(|_| {
         let message = "the thread of the postgres store has ended: create a new store";
         Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
-    })
-}
-
-/// Limits the time of work that nobody waits for.
-pub(super) async fn in_time<T>(
-    work: impl Future<Output = Result<T, BackendError>>,
-) -> Result<T, BackendError> {
-    timeout(ANSWERS_WITHIN, work).await.unwrap_or_else(|_| {
-        let message = "postgres has not answered in time";
-        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     })
 }

@@ -1,8 +1,9 @@
 //! The task that hears of releases by other processes: by NOTIFY, or by looking.
 
 use super::{
+    check::{ANSWERS_WITHIN, in_time},
     error::failed,
-    server::{ANSWERS_WITHIN, Server, in_time, statement},
+    server::{Server, statement},
 };
 use lock_core::{
     __private::lock,

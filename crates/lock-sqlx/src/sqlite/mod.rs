@@ -60,7 +60,7 @@ use tokio::sync::{mpsc, oneshot};
 ///
 /// # Stored data
 /// The file is put into WAL mode, which adds the files `-wal` and `-shm` beside it. The tables are `distlock_lock`,
-/// `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
+/// `distlock_run`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
 /// has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct SqliteBackend {
@@ -229,7 +229,7 @@ impl PartStore for Ledger {
     }
 }
 
-/// Connects URLs like `sqlite:locks.db`, for [`Connectors`](lock_core::Connectors).
+/// Connects URLs like `sqlite:/var/lib/shop/locks.db`, for [`Connectors`](lock_core::Connectors).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sqlite;
 

@@ -266,6 +266,7 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("MemoryBackend", &MemoryBackend::new());
     shown.see("BootClock", &BootClock::new());
     shown.see("SteadyClock", &SteadyClock::new());
+    shown.see("ServerClock", &lock_core::__private::ServerClock::default());
     shown.see("TestClock", &TestClock::new());
     shown.see("Moment", &Moment::START);
     shown.see("UtcTime", &UtcTime::from_micros(1));
