@@ -17,7 +17,7 @@ async fn late_write(lease_ms: u64, take_lock: impl FnOnce(&World)) -> Reply {
         tokio::spawn(async move { ann.order(address, "lamp", "k").await })
     };
     world.charged(&ann, "k").await;
-    slow.pause();
+    world.pause(&slow).await;
     take_lock(&world);
     let sold = Customer::new("bob").insist(&[other.address], "lamp", "k").await;
     assert!(sold.last().unwrap().is_sold(), "{sold:#?}");
@@ -72,7 +72,7 @@ async fn attempt_whose_key_was_lost_is_not_charged_after_its_repeat_was_refused(
         channels.list().iter().any(|channel| channel.text().contains("product:lamp"))
     })
     .await;
-    slow.pause();
+    world.pause(&slow).await;
     world.redis.command(&["FLUSHALL"]);
     let refused = ann.insist(&[other.address], "lamp", "k").await;
     assert_eq!(refused.last().unwrap().problem(), "sold-out", "{refused:#?}");

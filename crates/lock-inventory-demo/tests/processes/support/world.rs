@@ -104,6 +104,18 @@ impl World {
         Shop::start(name, self.directory.path(), settings, &servers)
     }
 
+    /// Suspends a shop on SQLite, but not while it has the write lock of a file that other shops need.
+    pub(crate) async fn pause(&self, shop: &Shop) {
+        let mut locks = Vec::new();
+        for pool in [self.store.pool(), self.provider.database().pool()] {
+            locks.push(pool.begin_with("begin immediate").await.unwrap());
+        }
+        shop.pause();
+        for lock in locks {
+            lock.rollback().await.unwrap();
+        }
+    }
+
     /// Returns the shop's tables.
     pub(crate) fn store(&self) -> &Store {
         &self.store
