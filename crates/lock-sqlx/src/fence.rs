@@ -1,7 +1,11 @@
-//! The check of a hold inside a transaction of the application.
+//! The check of a hold, and the end of a run, inside a transaction of the application.
 
 use lock_core::Hold;
-use lock_ledger::StartedRun;
+use lock_ledger::{
+    StartedRun,
+    stored::{FINISHED, argument_name},
+};
+use sqlx::{Database, Transaction};
 use std::future::Future;
 
 /// The reason why a transaction must be rolled back.
@@ -45,19 +49,87 @@ pub trait FencedTransaction: Send + InTransaction {}
 
 /// Not for implementations elsewhere.
 pub trait InTransaction {
+    fn is_in_transaction(&self) -> bool;
+
     /// Returns the first and the last token of the last grant, which stays the last one until the transaction ends.
     fn last_grant(
         &mut self,
         hold: &Hold,
         stored: &str,
-    ) -> impl Future<Output = Result<Option<(i64, i64)>, FenceError>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Option<(i64, i64)>>> + Send;
 
-    /// Marks the claim of a run as finished. Returns `false` if the run has another claim, or has ended.
-    fn finish(&mut self, run: &StartedRun) -> impl Future<Output = Result<bool, FenceError>> + Send;
+    /// Executes a statement with text. Returns the number of rows that it has changed.
+    fn change(
+        &mut self,
+        statement: &'static str,
+        text: [String; 4],
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 }
 
-/// Marks a claim: group, name of the run, claim, the mark.
-pub(crate) const FINISH: &str = "
+#[cfg(feature = "postgres")]
+impl FencedTransaction for sqlx::PgConnection {}
+#[cfg(feature = "postgres")]
+impl FencedTransaction for Transaction<'_, sqlx::Postgres> {}
+
+#[cfg(feature = "postgres")]
+impl InTransaction for sqlx::PgConnection {
+    fn is_in_transaction(&self) -> bool {
+        sqlx::Connection::is_in_transaction(self)
+    }
+
+    async fn last_grant(&mut self, _: &Hold, stored: &str) -> sqlx::Result<Option<(i64, i64)>> {
+        // Only grants write this row, and the next one waits for the end of the transaction. The tokens are compared in
+        // the program: under REPEATABLE READ, a row that does not match would look as one of an older snapshot.
+        let grant = sqlx::query_as("select first, last from distlock_fence where name = $1 for share");
+        grant.bind(stored).fetch_optional(self).await
+    }
+
+    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
+        let query = text.into_iter().fold(sqlx::query(statement), |query, text| query.bind(text));
+        Ok(query.execute(self).await?.rows_affected())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl FencedTransaction for sqlx::SqliteConnection {}
+#[cfg(feature = "sqlite")]
+impl FencedTransaction for Transaction<'_, sqlx::Sqlite> {}
+
+#[cfg(feature = "sqlite")]
+impl InTransaction for sqlx::SqliteConnection {
+    fn is_in_transaction(&self) -> bool {
+        sqlx::Connection::is_in_transaction(self)
+    }
+
+    async fn last_grant(&mut self, hold: &Hold, stored: &str) -> sqlx::Result<Option<(i64, i64)>> {
+        // The row stays at least as long as its lease; the counter of a long hold expires before.
+        let grant = "select first, coalesce(last, iif(lease = ?2, ?3, 0)) from distlock_lock where name = ?1";
+        let grant = sqlx::query_as(grant).bind(stored).bind(hold.lease_id().to_string());
+        grant.bind(hold.fencing_token().as_i64()).fetch_optional(self).await
+    }
+
+    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
+        let query = text.into_iter().fold(sqlx::query(statement), |query, text| query.bind(text));
+        Ok(query.execute(self).await?.rows_affected())
+    }
+}
+
+impl<DB: Database<Connection: InTransaction>> InTransaction for Transaction<'_, DB> {
+    fn is_in_transaction(&self) -> bool {
+        InTransaction::is_in_transaction(&**self)
+    }
+
+    async fn last_grant(&mut self, hold: &Hold, stored: &str) -> sqlx::Result<Option<(i64, i64)>> {
+        (**self).last_grant(hold, stored).await
+    }
+
+    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
+        (**self).change(statement, text).await
+    }
+}
+
+/// Marks a claim: group, name of the run, claim, the mark. Changes nothing if the run has another claim, or has ended.
+const FINISH: &str = "
 update distlock_run set data = $3 || $4
 where grp = $1 and kind = 'claim' and name = $2 and data in ($3, $3 || $4)";
 
@@ -108,6 +180,9 @@ pub async fn fence(
 ) -> Result<(), FenceError> {
     let hold = hold.as_ref();
     let Some(stored) = hold.pinned() else { return Err(FenceError::Stale) };
+    if !transaction.is_in_transaction() {
+        return Err(FenceError::NoTransaction);
+    }
     let token = hold.fencing_token().as_i64();
     match transaction.last_grant(hold, stored.as_str()).await? {
         Some((first, last)) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
@@ -120,11 +195,10 @@ pub async fn fence(
 /// `Ok`, the attempt counts as interrupted, and the run is started again as its orphan policy says. An attempt that has
 /// ended before, for example by its timeout, is stale.
 ///
-/// The scheduler's run ledger must be in the database of the transaction; in PostgreSQL with `?schema=`, that schema in its
-/// `search_path`. Until the transaction ends, this run is not
-/// started again. In PostgreSQL it delays no other run, renewal or heartbeat; in SQLite it has the file, as all write
-/// transactions. A client that stays idle in it keeps the run open: set `idle_in_transaction_session_timeout`. The record is
-/// part of the savepoint in which this is called.
+/// The scheduler's run ledger must be in the database of the transaction; in PostgreSQL with `?schema=`, that schema must
+/// be in its `search_path`. Until the transaction ends, this run is not started again. In PostgreSQL it delays no other
+/// run, renewal or heartbeat; in SQLite it has the file, as all write transactions. A client that stays idle in it keeps
+/// the run open: set `idle_in_transaction_session_timeout`. The record is part of the savepoint in which this is called.
 ///
 /// ```
 /// # #[cfg(feature = "postgres")]
@@ -150,5 +224,14 @@ pub async fn finish_in(
 ) -> Result<(), FenceError> {
     let run = run.as_ref();
     run.leave_to_transaction();
-    if transaction.finish(run).await? { Ok(()) } else { Err(FenceError::Stale) }
+    if !transaction.is_in_transaction() {
+        return Err(FenceError::NoTransaction);
+    }
+    let (job, claim) = (run.job(), run.claim().to_string());
+    let text =
+        [job.group.as_str().to_owned(), argument_name(&job.name, run.run()), claim, FINISHED.to_owned()];
+    match transaction.change(FINISH, text).await? {
+        1 => Ok(()),
+        _ => Err(FenceError::Stale),
+    }
 }

@@ -54,7 +54,7 @@ impl Server {
             Access::Read => "begin isolation level repeatable read, read only",
             Access::Quick | Access::Durable | Access::Renewal => "begin isolation level read committed",
         };
-        let mut tx = lent.connection()?.begin_with(begin).await.map_err(rolled_back)?;
+        let mut tx = lent.connection.begin_with(begin).await.map_err(rolled_back)?;
         let decided = self.decide(&mut tx, &group, access, step).await;
         match &decided {
             Ok(()) => tx.commit().await.map_err(|error| failed("commit a record of jobs", error))?,

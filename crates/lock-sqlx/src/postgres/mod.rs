@@ -5,7 +5,6 @@
 mod check;
 mod directory;
 mod error;
-mod fence;
 mod leases;
 mod ledger;
 mod place;

@@ -89,33 +89,30 @@ impl Connections {
     }
 }
 
-/// A connection that is closed unless it is given back, with those that are not used now: if it failed or was given up,
-/// they have probably lost the server as well.
+/// A connection that is closed unless it is given back.
 pub(super) struct Lent<'c> {
-    connection: Option<PgConnection>,
-    from: &'c Connections,
-    _permit: Option<SemaphorePermit<'c>>,
+    pub(super) connection: PgConnection,
+    loan: Loan<'c>,
 }
 
 impl Lent<'_> {
-    /// Returns the connection. Only one that was given back is gone.
-    pub(super) fn connection(&mut self) -> Result<&mut PgConnection, BackendError> {
-        self.connection.as_mut().ok_or_else(|| {
-            let message = "the connection to postgres was given back";
-            BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
-        })
-    }
-
     pub(super) fn give_back(mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.from.keep(connection);
-        }
+        self.loan.is_settled = true;
+        self.loan.from.keep(self.connection);
     }
 }
 
-impl Drop for Lent<'_> {
+/// Unless it is settled, this closes the connections that are not used now: one has failed or was given up, so they have
+/// probably lost the server as well.
+struct Loan<'c> {
+    from: &'c Connections,
+    is_settled: bool,
+    _permit: Option<SemaphorePermit<'c>>,
+}
+
+impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        if self.connection.is_some() {
+        if !self.is_settled {
             lock(&self.from.idle).clear();
         }
     }
@@ -172,18 +169,16 @@ impl Server {
     pub(super) async fn lend<'c>(&self, from: &'c Connections) -> Result<Lent<'c>, BackendError> {
         // Never closed.
         let permit = from.permits.acquire().await.ok();
-        if let Some((connection, since)) = from.idle() {
-            let mut lent = Lent { connection: Some(connection), from, _permit: permit };
+        let loan = Loan { from, is_settled: false, _permit: permit };
+        if let Some((mut connection, since)) = from.idle() {
             if since.elapsed() < DOUBTED_AFTER
-                || matches!(timeout(PONG_WITHIN, lent.connection()?.ping()).await, Ok(Ok(())))
+                || matches!(timeout(PONG_WITHIN, connection.ping()).await, Ok(Ok(())))
             {
-                return Ok(lent);
+                return Ok(Lent { connection, loan });
             }
-            lent.connection = Some(self.open().await?);
             lock(&from.idle).clear();
-            return Ok(lent);
         }
-        Ok(Lent { connection: Some(self.open().await?), from, _permit: permit })
+        Ok(Lent { connection: self.open().await?, loan })
     }
 
     /// Executes a statement, and returns all its rows once it is committed.
@@ -203,7 +198,7 @@ impl Server {
         statement: Query<'static, Postgres, PgArguments>,
     ) -> Result<Result<Vec<PgRow>, sqlx::Error>, BackendError> {
         let mut lent = self.lend(connections).await?;
-        let (connection, sent) = (lent.connection()?, Instant::now());
+        let (connection, sent) = (&mut lent.connection, Instant::now());
         let rows = match self.place.has_pooler {
             true => in_transaction(connection, statement).await,
             // All: the first rows arrive before the transaction is committed.
@@ -250,8 +245,10 @@ pub(super) async fn run<T: Send + 'static>(
     keeper: &Worker,
     work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
 ) -> Result<T, BackendError> {
-    keeper.run(work).await.unwrap_or_else(|_| {
-        let message = "the thread of the postgres store has ended: create a new store";
-        Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
-    })
+    keeper.run(work).await.unwrap_or_else(|_| Err(ended()))
+}
+
+pub(super) fn ended() -> BackendError {
+    let message = "the thread of the postgres store has ended: create a new store";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
 }

@@ -3,7 +3,7 @@
 use super::{
     check::{ANSWERS_WITHIN, in_time},
     error::failed,
-    server::{Server, statement},
+    server::{Server, ended, statement},
 };
 use lock_core::{
     __private::lock,
@@ -67,10 +67,6 @@ impl Wakes {
     pub(super) async fn begin(&self) -> Result<(), BackendError> {
         let mut state = lock(&self.task).get_or_insert_with(|| self.start()).state.clone();
         self.server.subscribed.notify_one();
-        let ended = || {
-            let message = "the thread of the postgres store has ended: create a new store";
-            BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
-        };
         let state = state.wait_for(|state| !matches!(state, State::Rests)).await.map_err(|_| ended())?;
         match &*state {
             State::Failed(error) => Err(error.clone()),
@@ -124,7 +120,7 @@ impl Server {
         names
     }
 
-    /// Returns `true` if nobody waits, and nobody was told meanwhile that releases are heard of.
+    /// Returns `true` if nobody waits, and nobody learned meanwhile that releases are heard of.
     fn rests(&self, report: &watch::Sender<State>) -> bool {
         if !self.names().is_empty() {
             return false;
@@ -241,7 +237,7 @@ impl Server {
         *lock(&self.active) = Instant::now();
         for name in names {
             let before = lock(&self.noted).insert(name.clone(), begun);
-            // The note had lapsed, so releases meanwhile told nobody.
+            // The note had lapsed, so nobody heard of releases meanwhile.
             if before.is_some_and(|before| before.elapsed() >= WATCHED_FOR) {
                 self.watchers.released(name);
             }

@@ -7,7 +7,6 @@
 mod clock;
 mod directory;
 mod error;
-mod fence;
 mod file;
 mod ledger;
 mod row;
