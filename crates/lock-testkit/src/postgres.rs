@@ -29,9 +29,9 @@ const OWN_USER: &str = "testkit";
 /// A running PostgreSQL server on a port of 127.0.0.1, in a temporary directory.
 ///
 /// Dropping the value stops the server and removes the directory, even if a test panics. If the test process is killed,
-/// or exits with the server in a `static`, a watchdog does both. Unless [told otherwise](Self::with_settings), it runs with
-/// `fsync=off`: its data survives a [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a [`TcpProxy`](crate::TcpProxy) in
-/// front of it.
+/// or exits with the server in a `static`, a watchdog does both. Without [other settings](Self::with_settings), it runs
+/// with `fsync=off`: its data survives a [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a
+/// [`TcpProxy`](crate::TcpProxy) in front of it.
 ///
 /// The programs are those in the `PATH`, or in a folder of Debian's packages (`apt-get install postgresql`). A caller
 /// that is root runs them as the user `postgres` or `nobody`, because the server refuses to run as root.
