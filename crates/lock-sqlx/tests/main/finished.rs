@@ -1,24 +1,28 @@
 //! Runs whose bodies record their success in a transaction of their own.
 
-use crate::{postgres::support::Schema, sqlite::support::LockFile};
-use lock_core::{LockFactory, LockName};
-use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
-use lock_ledger::{
-    CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, GroupName, JobId, OverlapRule,
-    Registration, RetryOf, RunId, RunLedger, RunOutcome, StartedRun,
+use crate::{
+    postgres::support::Schema,
+    sqlite::support::LockFile,
+    support::{PATIENCE, claim_of, end_of, job, outcomes, start},
 };
+use lock_core::LockFactory;
+use lock_cron::{
+    OnOrphan, Retries, RunContext, Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
+use lock_ledger::*;
 use lock_sqlx::{FenceError, finish_in};
+use lock_testkit::PostgresServer;
 use sqlx::{PgPool, SqlitePool, sqlite::SqliteConnectOptions};
 use std::{
+    collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 use tokio::sync::Notify;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A schedule whose time does not come: runs are triggered.
 fn never() -> Schedule {
@@ -27,7 +31,7 @@ fn never() -> Schedule {
 
 /// Runs the scheduler until a condition on the history of a job holds.
 async fn runs_until(cron: &Scheduler, job: &str, is_done: impl Fn(&[RunOutcome]) -> bool) -> Vec<RunOutcome> {
-    let (seen, wait) = (std::sync::Mutex::new(Vec::new()), Duration::from_millis(20));
+    let (seen, wait) = (Mutex::new(Vec::new()), Duration::from_millis(20));
     let done = async {
         tokio::time::sleep(wait).await;
         // It must be registered.
@@ -140,68 +144,24 @@ async fn open_transaction_delays_no_other_job() {
     assert!(others.load(Ordering::SeqCst) >= 3);
 }
 
-fn job() -> JobId {
-    JobId { group: GroupName::new("g").unwrap(), name: LockName::new("j").unwrap() }
-}
-
-/// Claims the run of a trigger, or another attempt of it.
-async fn claim(
-    ledger: &Arc<dyn RunLedger>,
-    run: RunId,
-    after: Option<ClaimId>,
-    lease: Duration,
-) -> (ClaimId, ClaimReply) {
-    let claim = ClaimId::random();
-    let request = ClaimRequest {
-        job: job(),
-        run,
-        claim,
-        retry_of: after.map(|claim| RetryOf { claim, failures: 9, orphanings: 9 }),
-        skip: None,
-        after: None,
-        not_after: None,
-        schedule: 0,
-        revision: 0,
-        definition: 0,
-        overlap: OverlapRule::Allow { max: 9 },
-        pool: None,
-        lease,
-        node: "n".to_owned(),
-        catch_up: CatchUp::No,
-        history: 100,
-    };
-    (claim, ledger.claim(request).await.unwrap().outcome)
-}
-
 /// Starts a run whose lease ends at once.
 async fn orphan(ledger: &Arc<dyn RunLedger>) -> StartedRun {
-    let registration = Registration { job: job().name, schedule: 0 };
-    let registered = ledger.register(job().group, vec![registration]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    let run = RunId::at_millis(registered.now.as_millis() + 1);
-    let (claim, reply) = claim(ledger, run, None, Duration::from_millis(1)).await;
-    assert!(matches!(reply, ClaimReply::Claimed { .. }), "{reply:?}");
+    let run = start(ledger, "j", Duration::from_millis(1)).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
-    StartedRun::new(job(), run, claim)
+    run
 }
 
-async fn outcomes(ledger: &Arc<dyn RunLedger>) -> Vec<RunOutcome> {
-    ledger.history(job(), 10).await.unwrap().outcome.iter().map(|attempt| attempt.outcome).collect()
+/// The answer to a claim of the next attempt, and its claim.
+async fn next_attempt(ledger: &Arc<dyn RunLedger>, run: &StartedRun) -> (ClaimId, ClaimReply) {
+    let request = claim_of(run.job().clone(), run.run(), Some(run.claim()), PATIENCE);
+    (request.claim, ledger.claim(request).await.unwrap().outcome)
 }
 
 async fn is_refused(ledger: &Arc<dyn RunLedger>, run: &StartedRun) {
-    let (_, busy) = claim(ledger, run.run(), Some(run.claim()), PATIENCE).await;
+    let (_, busy) = next_attempt(ledger, run).await;
     assert_eq!(busy, ClaimReply::Busy { running: 1 }, "it would run beside its transaction");
-    let end = EndRequest {
-        job: job(),
-        run: run.run(),
-        claim: run.claim(),
-        outcome: RunOutcome::Abandoned,
-        detail: String::new(),
-        then: lock_ledger::AfterAttempt::Finish,
-        history: 100,
-    };
-    let open = ledger.end(end).await.unwrap_err().to_string();
+    let open = ledger.end(end_of(run, RunOutcome::Abandoned, AfterAttempt::Finish)).await;
+    let open = open.unwrap_err().to_string();
     assert!(open.contains("transaction of the application"), "{open}");
 }
 
@@ -215,9 +175,9 @@ async fn orphan_is_not_started_again_before_its_transaction_has_ended() {
     finish_in(&mut tx, &run).await.unwrap();
     is_refused(&ledger, &run).await;
     tx.commit().await.unwrap();
-    let (_, gone) = claim(&ledger, run.run(), Some(run.claim()), PATIENCE).await;
+    let (_, gone) = next_attempt(&ledger, &run).await;
     assert_eq!(gone, ClaimReply::Gone);
-    assert_eq!(outcomes(&ledger).await, [RunOutcome::Succeeded]);
+    assert_eq!(outcomes(&ledger, "j").await, [RunOutcome::Succeeded]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,28 +189,21 @@ async fn orphan_whose_transaction_was_rolled_back_is_started_again() {
     finish_in(&mut tx, &run).await.unwrap();
     is_refused(&ledger, &run).await;
     tx.rollback().await.unwrap();
-    let (second, reply) = claim(&ledger, run.run(), Some(run.claim()), PATIENCE).await;
+    let (second, reply) = next_attempt(&ledger, &run).await;
     assert!(matches!(reply, ClaimReply::Claimed { attempt: 2, .. }), "{reply:?}");
+    let second = StartedRun::new(job("j"), run.run(), second);
     let mut tx = pool.begin().await.unwrap();
     let stale = finish_in(&mut tx, &run).await;
     assert!(matches!(stale, Err(FenceError::Stale)), "{stale:?}");
     tx.rollback().await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    finish_in(&mut tx, &StartedRun::new(job(), run.run(), second)).await.unwrap();
+    finish_in(&mut tx, &second).await.unwrap();
     tx.commit().await.unwrap();
     // The record of its success is there for whoever ends it.
-    let end = EndRequest {
-        job: job(),
-        run: run.run(),
-        claim: second,
-        outcome: RunOutcome::Abandoned,
-        detail: String::new(),
-        then: lock_ledger::AfterAttempt::Finish,
-        history: 100,
-    };
+    let end = end_of(&second, RunOutcome::Abandoned, AfterAttempt::Finish);
     assert_eq!(ledger.end(end).await.unwrap().outcome, EndReply::Recorded);
-    assert_eq!(outcomes(&ledger).await, [RunOutcome::Succeeded, RunOutcome::Abandoned]);
-    assert!(ledger.open_runs(job().group).await.unwrap().outcome.is_empty());
+    assert_eq!(outcomes(&ledger, "j").await, [RunOutcome::Succeeded, RunOutcome::Abandoned]);
+    assert!(ledger.open_runs(job("j").group).await.unwrap().outcome.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -275,4 +228,201 @@ async fn run_of_a_file_is_committed_with_its_effect() {
     assert_eq!(outcomes, [RunOutcome::Succeeded, RunOutcome::Cancelled]);
     let written: Vec<i64> = sqlx::query_scalar("select attempt from written").fetch_all(&pool).await.unwrap();
     assert_eq!(written, [2]);
+}
+
+/// The attempt timed out; a task that its body left behind still works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_that_has_ended_is_stale() {
+    let schema = Schema::new();
+    let (ledger, pool) = (schema.client().await.ledger(), schema.pool().await);
+    for (name, then) in [("a", AfterAttempt::Retry), ("b", AfterAttempt::Reassign)] {
+        let run = start(&ledger, name, PATIENCE).await;
+        ledger.end(end_of(&run, RunOutcome::TimedOut, then)).await.unwrap();
+        let stale = finish_in(&mut pool.begin().await.unwrap(), &run).await;
+        assert!(matches!(stale, Err(FenceError::Stale)), "{stale:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_that_has_ended_is_stale_in_a_file() {
+    let file = LockFile::new();
+    let ledger = file.client().await.ledger();
+    let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(file.path())).await.unwrap();
+    let run = start(&ledger, "a", PATIENCE).await;
+    ledger.end(end_of(&run, RunOutcome::TimedOut, AfterAttempt::Retry)).await.unwrap();
+    let stale = finish_in(&mut pool.begin_with("begin immediate").await.unwrap(), &run).await;
+    assert!(matches!(stale, Err(FenceError::Stale)), "{stale:?}");
+}
+
+/// The body was dropped by its timeout; its detached task has the claim while the retry is due, and rolls back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_of_a_timed_out_run_is_not_lost() {
+    let schema = Schema::new();
+    let (client, pool) = (schema.client().await, schema.pool().await);
+    let cron = scheduler(LockFactory::new(client.clone()), client.ledger()).await;
+    let attempts = Arc::new(AtomicU32::new(0));
+    let (of_job, count) = (pool.clone(), attempts.clone());
+    let job = cron.job("j", never(), move |run: RunContext| {
+        let (pool, count) = (of_job.clone(), count.clone());
+        async move {
+            if count.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(());
+            }
+            let task = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                let mut tx = pool.begin().await.unwrap();
+                let finished = finish_in(&mut tx, &run).await;
+                tokio::time::sleep(Duration::from_millis(2500)).await;
+                tx.rollback().await.unwrap();
+                finished.unwrap_or(());
+            });
+            Ok(task.await?)
+        }
+    });
+    job.timeout(Duration::from_millis(200))
+        .cancel_grace(Duration::from_millis(50))
+        .retries(Retries { max: 3, initial_delay: Duration::from_millis(1500), ..Retries::default() })
+        .register()
+        .unwrap();
+    runs_until(&cron, "j", |outcomes| outcomes.contains(&RunOutcome::Succeeded)).await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
+}
+
+/// Its claim is refused at once, with the lock of the group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgotten_job_with_an_open_transaction_delays_no_other_job() {
+    let schema = Schema::new();
+    let (ledger, other, pool) =
+        (schema.client().await.ledger(), schema.client().await.ledger(), schema.pool().await);
+    let (run, quick) = (start(&ledger, "slow", PATIENCE).await, start(&ledger, "quick", PATIENCE).await);
+    let mut tx = pool.begin().await.unwrap();
+    finish_in(&mut tx, &run).await.unwrap();
+    let refused = ledger.remove(job("slow"), Removal::Forget).await.unwrap_err().to_string();
+    assert!(refused.contains("transaction of the application"), "{refused}");
+    let item =
+        RenewRun { job: quick.job().name.clone(), run: quick.run(), claim: quick.claim(), lease: PATIENCE };
+    assert_eq!(other.renew(job("quick").group, vec![item]).await.unwrap().outcome, [RunRenewal::Renewed]);
+    tx.rollback().await.unwrap();
+    let removed = ledger.remove(job("slow"), Removal::Forget).await.unwrap().outcome;
+    assert_eq!(removed, RemoveReply::Removed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_keeps_the_history_of_a_finished_run() {
+    let schema = Schema::new();
+    let (ledger, pool) = (schema.client().await.ledger(), schema.pool().await);
+    let add = AddRequest {
+        job: job("k/1"),
+        definition: Definition { schedule: "@daily".to_owned(), dst: String::new(), once: None },
+        payload: String::new(),
+        added_by: String::new(),
+    };
+    let since = ledger.add(add).await.unwrap().now;
+    let from = InstancesFrom::Revision(0);
+    let Instances::All { instances, .. } = ledger.instances(job("k/1").group, from).await.unwrap().outcome
+    else {
+        panic!()
+    };
+    let mut last = None;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for n in 0..121 {
+        let at = RunId::at_millis(since.as_millis() + 1 + n);
+        let request =
+            ClaimRequest { definition: instances[0].revision, ..claim_of(job("k/1"), at, None, PATIENCE) };
+        let reply = ledger.claim(request.clone()).await.unwrap().outcome;
+        assert!(matches!(reply, ClaimReply::Claimed { .. }), "{reply:?}");
+        let run = StartedRun::new(job("k/1"), at, request.claim);
+        if n < 120 {
+            ledger.end(end_of(&run, RunOutcome::Succeeded, AfterAttempt::Finish)).await.unwrap();
+        }
+        last = Some(run);
+    }
+    assert_eq!(outcomes(&ledger, "k/1").await.len(), 120);
+    // The node commits, and crashes before it records the end.
+    let mut tx = pool.begin().await.unwrap();
+    finish_in(&mut tx, &last.unwrap()).await.unwrap();
+    tx.commit().await.unwrap();
+    ledger.remove(job("k/1"), Removal::KeepRecord).await.unwrap();
+    assert_eq!(outcomes(&ledger, "k/1").await.len(), 121, "entries after a removal that keeps the history");
+}
+
+/// An end that has to wait for a transaction of the application is repeated, on the same connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_ends_open_no_connections() {
+    let server = PostgresServer::with_settings(&["fsync=on"]);
+    let schema = Schema::on(&server);
+    let (ledger, pool) = (schema.client().await.ledger(), schema.pool().await);
+    let run = start(&ledger, "j", PATIENCE).await;
+    let mut tx = pool.begin().await.unwrap();
+    finish_in(&mut tx, &run).await.unwrap();
+    let mut pids = BTreeSet::new();
+    for _ in 0..10 {
+        let refused = ledger.end(end_of(&run, RunOutcome::Failed, AfterAttempt::Finish)).await;
+        assert!(refused.is_err());
+        // Opens, or uses, the connection again.
+        ledger.open_runs(job("j").group).await.unwrap();
+        let now: Vec<i32> =
+            sqlx::query_scalar("select pid from pg_stat_activity where application_name = 'distlock'")
+                .fetch_all(&pool)
+                .await
+                .unwrap();
+        pids.extend(now);
+    }
+    tx.rollback().await.unwrap();
+    assert!(pids.len() <= 4, "{} connections for 10 refused ends", pids.len());
+}
+
+#[derive(Debug, Default)]
+struct Orphans(Mutex<Vec<bool>>);
+
+impl CronObserver for Orphans {
+    fn on_event(&self, event: &CronEvent<'_>) {
+        if let CronEvent::Orphaned { retried, .. } = event {
+            self.0.lock().unwrap().push(*retried);
+        }
+    }
+}
+
+/// A node dies after its commit. Its run has succeeded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn succeeded_run_of_a_dead_node_is_no_orphan() {
+    let schema = Schema::new();
+    let (client, pool) = (schema.client().await, schema.pool().await);
+    let ledger = client.ledger();
+    let run = start(&ledger, "j", Duration::from_millis(50)).await;
+    let mut tx = pool.begin().await.unwrap();
+    finish_in(&mut tx, &run).await.unwrap();
+    tx.commit().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let orphans = Arc::new(Orphans::default());
+    let cron = Scheduler::builder(LockFactory::new(client.clone()), ledger.clone())
+        .group("g")
+        .observer(orphans.clone())
+        .build()
+        .unwrap();
+    let registered = cron.job("j", never(), |_: RunContext| async { Ok(()) });
+    registered.on_orphan(OnOrphan::Retry { max: 3 }).register().unwrap();
+    let read = (ledger.open_runs(job("j").group).await.unwrap().outcome, outcomes(&ledger, "j").await);
+    cron.run_until(tokio::time::sleep(Duration::from_secs(4))).await.unwrap();
+    assert_eq!(outcomes(&ledger, "j").await, [RunOutcome::Succeeded]);
+    let orphans = orphans.0.lock().unwrap().clone();
+    assert!(
+        orphans.is_empty(),
+        "a run that succeeded was reported as an orphan that is not retried: {orphans:?}"
+    );
+    assert!(read.0.is_empty() && read.1 == [RunOutcome::Succeeded], "after the commit: {read:?}");
+}
+
+/// `finish_in` twice in one transaction, as by a helper and its caller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_is_finished_twice_in_one_transaction() {
+    let schema = Schema::new();
+    let (ledger, pool) = (schema.client().await.ledger(), schema.pool().await);
+    let run = orphan(&ledger).await;
+    let mut tx = pool.begin().await.unwrap();
+    finish_in(&mut tx, &run).await.unwrap();
+    finish_in(&mut tx, &run).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(ledger.open_runs(job("j").group).await.unwrap().outcome.is_empty());
+    assert_eq!(outcomes(&ledger, "j").await, [RunOutcome::Succeeded]);
 }

@@ -6,3 +6,4 @@ mod finished;
 mod ledgers;
 mod postgres;
 mod sqlite;
+mod support;

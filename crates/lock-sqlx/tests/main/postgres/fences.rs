@@ -4,7 +4,8 @@ use super::{
     clients::{first_statement, lock, patient, through},
     support::Schema,
 };
-use lock_core::{Lock, LockFactory, LockGuard, LockOptions, inspect::ForceReleaseOutcome};
+use crate::support::take_over;
+use lock_core::{LockGuard, LockOptions};
 use lock_sqlx::{FenceError, fence};
 use lock_testkit::{PostgresServer, TcpProxy};
 use sqlx::{PgPool, PgTransaction};
@@ -71,19 +72,6 @@ async fn write_by_hand(
     }
     tokio::time::sleep(takes).await;
     Ok(tx.commit().await?)
-}
-
-/// Takes the lock from its holder, as an operator does.
-async fn take_over(locks: &LockFactory, lock: &Lock) -> LockGuard {
-    loop {
-        match locks.force_release(lock.name()).await {
-            Ok(ForceReleaseOutcome::HolderChanged) | Err(_) => continue,
-            Ok(_) => {}
-        }
-        if let Ok(Some(guard)) = lock.try_acquire().await {
-            return guard;
-        }
-    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Transactions of an application that end with a fence.
 
-use crate::sqlite::support::LockFile;
-use lock_core::{Lock, LockFactory, LockGuard, LockOptions, Retention, inspect::ForceReleaseOutcome};
+use crate::{sqlite::support::LockFile, support::take_over};
+use lock_core::{LockFactory, LockGuard, LockOptions, Retention};
 use lock_sqlx::{FenceError, fence};
 use sqlx::{
     SqlitePool,
@@ -38,19 +38,6 @@ async fn write(pool: &SqlitePool, guard: &LockGuard, takes: Duration) -> Result<
     fence(&mut tx, guard).await?;
     tokio::time::sleep(takes).await;
     Ok(tx.commit().await?)
-}
-
-/// Takes the lock from its holder, as an operator does.
-async fn take_over(locks: &LockFactory, lock: &Lock) -> LockGuard {
-    loop {
-        match locks.force_release(lock.name()).await {
-            Ok(ForceReleaseOutcome::HolderChanged) | Err(_) => continue,
-            Ok(_) => {}
-        }
-        if let Ok(Some(guard)) = lock.try_acquire().await {
-            return guard;
-        }
-    }
 }
 
 #[tokio::test]
