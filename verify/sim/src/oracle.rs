@@ -80,7 +80,7 @@ pub(crate) struct Lease {
     last_token: u64,
     /// The time at which the store lost it without a fault of its holder.
     pub(crate) robbed: Option<u64>,
-    /// `true` if it returned with old data, or with a clock that stepped back.
+    /// `true` if it returned with old data, with a clock that stepped back, or with a late attempt to acquire it.
     pub(crate) revived: bool,
     pub(crate) renewals: Vec<Renewal>,
     /// `true` if the granted request had a distant `not_after` (see [`Oracle::acquire_sent`]). Its undo may end too
@@ -228,7 +228,9 @@ impl Oracle {
         }
         if before.is_none_or(|before| before.lease != r.lease) {
             self.grants += 1;
-            let lease = Lease { order: self.grants, ..Lease::default() };
+            // A late attempt may be granted after the store lost the lease, and before the process hears of it.
+            let robbed = self.leases.get(&r.lease).and_then(|lease| lease.robbed);
+            let lease = Lease { order: self.grants, robbed, revived: robbed.is_some(), ..Lease::default() };
             self.leases.insert(r.lease, lease);
         }
         self.touched(now, r.lease);

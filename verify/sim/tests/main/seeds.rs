@@ -13,6 +13,9 @@ const SEEDS: Seeds<'_> = Seeds {
         7_906_146_710_550_912_025,
         // A re-entry failed before the last release. The minimum of the hold then counted as an outage.
         17_681_948_321_236_340_782,
+        // The store lost a lease and granted it again to a late attempt, before its holder heard of the loss. The oracle
+        // then forgot the loss.
+        13_475_175_632_686_859_428,
     ],
     fresh: 900,
 };
