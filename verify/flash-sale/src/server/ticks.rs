@@ -1,7 +1,7 @@
 //! A job of the bench, beside those of the shop in the same scheduler: it records each of its starts as a row. There is no
 //! unique key, so a run that started twice has two rows.
 
-use distlock::cron::{CronError, Misfire, OnOrphan, RunContext, RunResult, Schedule, Scheduler};
+use distlock::cron::{CronError, Misfire, OnOrphan, Overlap, RunContext, RunResult, Schedule, Scheduler};
 use lock_inventory_demo::store::{Store, StoreError};
 use sqlx::FromRow;
 use std::time::Duration;
@@ -40,8 +40,11 @@ pub(super) async fn create(store: &Store) -> Result<(), StoreError> {
 pub(super) fn register(cron: &Scheduler, store: &Store, shop: &str) -> Result<(), CronError> {
     let (store, shop) = (store.clone(), shop.to_owned());
     let job = cron.job(TICK, Schedule::every(EVERY)?, move |run| record(store.clone(), shop.clone(), run));
-    // Every scheduled time counts, also those at which no server led.
-    job.on_orphan(OnOrphan::Retry { max: 2 }).misfire(Misfire::FireAll { max: 1_000 }).register()
+    // Every scheduled time counts, also those at which no server led, or a run of a killed one was open.
+    job.on_orphan(OnOrphan::Retry { max: 2 })
+        .misfire(Misfire::FireAll { max: 1_000 })
+        .overlap(Overlap::Allow { max: 100 })
+        .register()
 }
 
 async fn record(store: Store, shop: String, run: RunContext) -> RunResult {
