@@ -25,7 +25,7 @@ impl GroupLedger {
     pub fn claim(&mut self, now: UtcTime, r: &ClaimRequest) -> ClaimReply {
         let mut reply = self.decide(now, r);
         if let ClaimReply::Claimed { payload, .. } = &mut reply {
-            let of_instance = self.instance_payloads.get(&r.job.name);
+            let of_instance = self.payload_of(&r.job.name);
             let of_trigger = self.payloads.get(&(r.job.name.clone(), r.run));
             *payload = of_trigger
                 .map(String::as_str)
@@ -55,18 +55,18 @@ impl GroupLedger {
                 }
             }
             RunId::Backfill { id, at } => {
-                let known = self.backfills.get(&id).filter(|backfill| backfill.job == r.job.name);
+                let known = self.head.backfills.get(&id).filter(|backfill| backfill.job == r.job.name);
                 if let Some(refused) = job.refuse_backfill(now, known, at) {
                     return refused;
                 }
             }
             RunId::Triggered(id) => {
-                let pending = self.triggers.iter().find(|t| t.id == id && t.job == r.job.name);
+                let pending = self.head.triggers.iter().find(|t| t.id == id && t.job == r.job.name);
                 let Some(trigger) = pending.filter(|_| !job.open.contains_key(&r.run)) else {
                     return ClaimReply::Duplicate;
                 };
                 if now > trigger.until {
-                    self.triggers.retain(|trigger| trigger.id != id);
+                    self.head.triggers.retain(|trigger| trigger.id != id);
                     self.payloads.remove(&(r.job.name.clone(), r.run));
                     job.remember_skip(now, r, &one(r, "the trigger expired"));
                     return ClaimReply::Expired;
@@ -95,8 +95,8 @@ impl GroupLedger {
         }
         match r.run {
             RunId::Scheduled(at) => job.raise_watermark(at.as_millis()),
-            RunId::Triggered(id) => self.triggers.retain(|trigger| trigger.id != id),
-            RunId::Backfill { id, at } => advance_backfill(&mut self.backfills, id, at),
+            RunId::Triggered(id) => self.head.triggers.retain(|trigger| trigger.id != id),
+            RunId::Backfill { id, at } => advance_backfill(&mut self.head.backfills, id, at),
         }
         match skip {
             Some(skip) => {
@@ -156,7 +156,7 @@ impl GroupLedger {
         if is_open && !matches!(then, AfterAttempt::Finish | AfterAttempt::Retry) {
             let revision = self.raise_revision(now);
             if then == AfterAttempt::Decline {
-                self.declined = revision;
+                self.head.declined = revision;
             }
         }
         let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r, then));

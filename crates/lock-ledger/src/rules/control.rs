@@ -81,7 +81,7 @@ impl GroupLedger {
             }
             JobCommand::Cancel { run } => {
                 let Some(marked) = job.cancel(*run) else { return CommandReply::Gone };
-                let revision = if marked { self.raise_revision(now) } else { self.revision };
+                let revision = if marked { self.raise_revision(now) } else { self.head.revision };
                 return CommandReply::Accepted { revision };
             }
             JobCommand::Backfill(request) => return self.backfill(now, name, request),
@@ -101,7 +101,7 @@ impl GroupLedger {
             }
             self.set(now, name, next);
         }
-        CommandReply::Accepted { revision: self.revision }
+        CommandReply::Accepted { revision: self.head.revision }
     }
 
     fn set(&mut self, now: UtcTime, name: &LockName, next: JobControls) {
@@ -122,22 +122,22 @@ impl GroupLedger {
         if before.revision > job.controls.revision {
             job.controls = before.clone();
             // The clock may have been ahead. Later commands must get a higher revision.
-            self.revision = self.revision.max(before.revision);
+            self.head.revision = self.head.revision.max(before.revision);
             self.raise_revision(now);
         }
-        CommandReply::Accepted { revision: self.revision }
+        CommandReply::Accepted { revision: self.head.revision }
     }
 
     fn trigger(&mut self, now: UtcTime, new: Trigger, payload: Option<String>) -> CommandReply {
-        let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
+        let waits = self.head.triggers.iter().any(|trigger| trigger.id == new.id);
         // Accepts a command that was delivered again after its trigger ran.
         let run = RunId::Triggered(new.id);
         let known = |job: &Job| job.open.contains_key(&run) || job.remembers(run, None);
         if waits || self.jobs.get(&new.job).is_some_and(known) {
-            return CommandReply::Accepted { revision: self.revision };
+            return CommandReply::Accepted { revision: self.head.revision };
         }
         self.withdraw_triggers(|trigger| trigger.job == new.job && now > trigger.until);
-        let alive: Vec<_> = self.triggers.iter().filter(|trigger| now <= trigger.until).collect();
+        let alive: Vec<_> = self.head.triggers.iter().filter(|trigger| now <= trigger.until).collect();
         let of_job = alive.iter().filter(|trigger| trigger.job == new.job);
         let with_payload = alive.iter().filter(|trigger| self.payloads.contains_key(&key_of(trigger)));
         if alive.len() >= MAX_TRIGGERS
@@ -147,8 +147,8 @@ impl GroupLedger {
             return CommandReply::Full;
         }
         self.payloads.extend(payload.map(|payload| (key_of(&new), payload)));
-        self.triggers.push(new);
-        self.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
+        self.head.triggers.push(new);
+        self.head.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
@@ -161,7 +161,7 @@ impl GroupLedger {
 
     /// Removes matching triggers and their payloads. Returns `false` if there were none.
     fn withdraw_triggers(&mut self, which: impl Fn(&Trigger) -> bool) -> bool {
-        let withdrawn: Vec<_> = self.triggers.extract_if(.., |trigger| which(trigger)).collect();
+        let withdrawn: Vec<_> = self.head.triggers.extract_if(.., |trigger| which(trigger)).collect();
         for trigger in &withdrawn {
             self.payloads.remove(&key_of(trigger));
         }
@@ -171,19 +171,19 @@ impl GroupLedger {
     /// Reads the controls unless their revision is `known`.
     #[must_use]
     pub fn controls(&self, known: u64) -> FleetControls {
-        if known == self.revision {
+        if known == self.head.revision {
             return FleetControls::Unchanged;
         }
-        let mut backfills: Vec<_> = self.backfills.values().cloned().collect();
+        let mut backfills: Vec<_> = self.head.backfills.values().cloned().collect();
         backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
         let set = self.jobs.iter().filter(|(_, job)| job.controls.revision > 0);
         FleetControls::Changed {
-            revision: self.revision,
-            created: self.created,
+            revision: self.head.revision,
+            created: self.head.created,
             jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
-            triggers: self.triggers.clone(),
+            triggers: self.head.triggers.clone(),
             backfills,
-            declined: self.declined,
+            declined: self.head.declined,
         }
     }
 
@@ -194,11 +194,11 @@ impl GroupLedger {
             let mut runs = job.open.keys().chain(job.history.iter().map(|entry| &entry.run));
             runs.any(|run| run.backfill() == Some(r.id))
         };
-        if self.backfills.contains_key(&r.id) || self.jobs.get(job).is_some_and(known) {
-            return CommandReply::Accepted { revision: self.revision };
+        if self.head.backfills.contains_key(&r.id) || self.jobs.get(job).is_some_and(known) {
+            return CommandReply::Accepted { revision: self.head.revision };
         }
-        let of_job = self.backfills.values().filter(|backfill| backfill.job == *job);
-        if self.backfills.len() >= MAX_BACKFILLS || of_job.count() >= MAX_BACKFILLS_PER_JOB {
+        let of_job = self.head.backfills.values().filter(|backfill| backfill.job == *job);
+        if self.head.backfills.len() >= MAX_BACKFILLS || of_job.count() >= MAX_BACKFILLS_PER_JOB {
             return CommandReply::Full;
         }
         let backfill = Backfill {
@@ -213,15 +213,15 @@ impl GroupLedger {
             schedule: r.schedule.clone(),
             dst: r.dst.clone(),
         };
-        self.backfills.insert(r.id, backfill);
+        self.head.backfills.insert(r.id, backfill);
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
     /// Withdraws a backfill.
     fn cancel_backfill(&mut self, now: UtcTime, job: &LockName, id: Uuid) -> CommandReply {
-        match self.backfills.get(&id).filter(|backfill| backfill.job == *job) {
+        match self.head.backfills.get(&id).filter(|backfill| backfill.job == *job) {
             Some(_) => {
-                self.backfills.remove(&id);
+                self.head.backfills.remove(&id);
                 CommandReply::Accepted { revision: self.raise_revision(now) }
             }
             None => CommandReply::Gone,
@@ -232,7 +232,7 @@ impl GroupLedger {
     pub fn add(&mut self, now: UtcTime, r: &AddRequest) -> AddReply {
         let (name, before) = (&r.job.name, self.instances.get(&r.job.name));
         let job = self.jobs.get(name);
-        let payload_before = self.instance_payloads.get(name);
+        let payload_before = self.payload_of(name);
         if before.is_some_and(|before| before.definition == r.definition) && payload_before == r.payload {
             return AddReply::Unchanged;
         }
@@ -245,11 +245,11 @@ impl GroupLedger {
         if r.definition.once.is_some_and(|once| once.at.as_millis() <= watermark_ms) {
             return AddReply::Decided { up_to: UtcTime::from_millis(watermark_ms) };
         }
-        if before.is_none() && self.instance_count >= MAX_INSTANCES {
+        if before.is_none() && self.head.instance_count >= MAX_INSTANCES {
             return AddReply::Full;
         }
         // A shorter payload is accepted in any case.
-        let bytes = self.instance_payloads.bytes_with(name, &r.payload);
+        let bytes = self.payload_bytes_with(name, &r.payload);
         if r.payload.len() > payload_before.len() && bytes > MAX_INSTANCE_PAYLOADS {
             return AddReply::PayloadsTooLarge;
         }
@@ -267,8 +267,9 @@ impl GroupLedger {
         job.kind = JobKind::Instance(revision);
         let (definition, added_by) = (r.definition.clone(), r.added_by.clone());
         let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now, since };
-        self.instance_count += usize::from(self.instances.insert(name.clone(), instance).is_none());
-        self.instance_payloads.insert(name, &r.payload);
+        self.head.instance_count += usize::from(self.instances.insert(name.clone(), instance).is_none());
+        self.head.payload_bytes = bytes;
+        self.instance_payloads.insert(name.clone(), r.payload.clone());
         reply
     }
 
@@ -308,9 +309,20 @@ impl GroupLedger {
         self.drop_triggers(now, name, had_controls);
     }
 
+    /// Returns the payload of an instance.
+    pub(super) fn payload_of(&self, name: &LockName) -> &str {
+        self.instance_payloads.get(name).map_or("", String::as_str)
+    }
+
+    /// Returns the total length of the payloads with another one of this instance.
+    fn payload_bytes_with(&self, name: &LockName, payload: &str) -> usize {
+        self.head.payload_bytes - self.payload_of(name).len() + payload.len()
+    }
+
     /// Removes a definition and its payload.
     fn undefine(&mut self, now: UtcTime, name: &LockName) {
-        self.instance_count -= usize::from(self.instances.remove(name).is_some());
+        self.head.instance_count -= usize::from(self.instances.remove(name).is_some());
+        self.head.payload_bytes = self.payload_bytes_with(name, "");
         self.instance_payloads.remove(name);
         self.record_change(now, name);
     }
@@ -326,22 +338,24 @@ impl GroupLedger {
     /// Withdraws a job's triggers and backfills, and raises the revision of the controls if they
     /// changed.
     fn drop_triggers(&mut self, now: UtcTime, name: &LockName, controls_changed: bool) {
-        let backfills = self.backfills.len();
-        self.backfills.retain(|_, backfill| backfill.job != *name);
+        let backfills = self.head.backfills.len();
+        self.head.backfills.retain(|_, backfill| backfill.job != *name);
         let withdrawn = self.withdraw_triggers(|trigger| trigger.job == *name);
-        if withdrawn || controls_changed || self.backfills.len() < backfills {
+        if withdrawn || controls_changed || self.head.backfills.len() < backfills {
             self.raise_revision(now);
         }
     }
 
     fn record_change(&mut self, now: UtcTime, name: &LockName) -> u64 {
         let now_ms = now.as_millis();
-        let revision = (self.instances_revision + 1).max(now_ms);
-        self.instances_revision = revision;
-        self.changes.push_back((revision, name.clone()));
+        let revision = (self.head.instances_revision + 1).max(now_ms);
+        self.head.instances_revision = revision;
+        self.head.changes.push_back((revision, name.clone()));
         let is_old = |revision: u64| u128::from(now_ms.saturating_sub(revision)) > CHANGE_LIFE.as_millis();
-        while self.changes.len() > MAX_CHANGES || self.changes.front().is_some_and(|(old, _)| is_old(*old)) {
-            self.changes.pop_front();
+        while self.head.changes.len() > MAX_CHANGES
+            || self.head.changes.front().is_some_and(|(old, _)| is_old(*old))
+        {
+            self.head.changes.pop_front();
         }
         revision
     }
@@ -350,22 +364,22 @@ impl GroupLedger {
     #[must_use]
     pub fn instance(&self, name: &LockName) -> Option<InstanceDetail> {
         let instance = self.instances.get(name)?.clone();
-        Some(InstanceDetail { instance, payload: self.instance_payloads.get(name).to_owned() })
+        Some(InstanceDetail { instance, payload: self.payload_of(name).to_owned() })
     }
 
     /// Reads the instances that have changed after a revision, or a page of all.
     #[must_use]
     pub fn instances(&self, from: &InstancesFrom) -> Instances {
-        let revision = self.instances_revision;
+        let revision = self.head.instances_revision;
         let known = match from {
             InstancesFrom::Revision(known) if *known == revision => return Instances::Unchanged,
             InstancesFrom::Revision(known) => *known,
             InstancesFrom::Name(name) => return self.page(Some(name)),
         };
-        let Some(at) = self.changes.iter().position(|(change, _)| *change == known) else {
+        let Some(at) = self.head.changes.iter().position(|(change, _)| *change == known) else {
             return self.page(None);
         };
-        let changed: BTreeSet<_> = self.changes.iter().skip(at + 1).map(|(_, name)| name).collect();
+        let changed: BTreeSet<_> = self.head.changes.iter().skip(at + 1).map(|(_, name)| name).collect();
         let instances = changed.iter().filter_map(|name| self.instances.get(*name)).cloned().collect();
         let is_removed = |name: &&LockName| !self.instances.contains_key(*name);
         let removed = changed.into_iter().filter(is_removed).cloned().collect();
@@ -378,7 +392,7 @@ impl GroupLedger {
         let instances: Vec<_> = left.take(MAX_INSTANCES_READ).map(|(_, of)| of.clone()).collect();
         let is_full = instances.len() == MAX_INSTANCES_READ;
         let next = instances.last().filter(|_| is_full).map(|last| last.name.clone());
-        Instances::All { revision: self.instances_revision, instances, next }
+        Instances::All { revision: self.head.instances_revision, instances, next }
     }
 }
 

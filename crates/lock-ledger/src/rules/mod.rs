@@ -55,7 +55,24 @@ use uuid::Uuid;
 /// The data of one group of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupLedger {
+    head: Head,
     jobs: BTreeMap<LockName, Job>,
+    /// The payloads of pending triggers and of open triggered runs.
+    payloads: BTreeMap<(LockName, RunId), String>,
+    /// The nodes that have sent a heartbeat, by their ids.
+    nodes: BTreeMap<Uuid, KnownNode>,
+    /// The described kinds, by their names followed by a slash.
+    kinds: BTreeMap<LockName, Summary>,
+    instances: BTreeMap<LockName, Instance>,
+    instance_payloads: BTreeMap<LockName, String>,
+    /// The removal times, in ms, of the records of instances that have run once.
+    expiring: BTreeSet<(u64, LockName)>,
+}
+
+/// The data that is not that of one job, node, instance or kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "__stored", derive(serde::Serialize, serde::Deserialize), serde(default))]
+struct Head {
     revision: u64,
     /// The revision at which a node last declined a run.
     declined: u64,
@@ -69,20 +86,12 @@ pub struct GroupLedger {
     triggers: Vec<Trigger>,
     /// The backfills with scheduled times left to start.
     backfills: BTreeMap<Uuid, Backfill>,
-    /// The payloads of pending triggers and of open triggered runs.
-    payloads: BTreeMap<(LockName, RunId), String>,
-    /// The nodes that have sent a heartbeat, by their ids.
-    nodes: BTreeMap<Uuid, KnownNode>,
-    /// The described kinds, by their names followed by a slash.
-    kinds: BTreeMap<LockName, Summary>,
-    instances: BTreeMap<LockName, Instance>,
-    instance_count: usize,
-    instance_payloads: InstancePayloads,
     instances_revision: u64,
+    instance_count: usize,
+    /// The total length of the payloads of instances.
+    payload_bytes: usize,
     /// The latest changes to instances, oldest first.
     changes: VecDeque<(u64, LockName)>,
-    /// The removal times, in ms, of the records of instances that have run once.
-    expiring: BTreeSet<(u64, LockName)>,
 }
 
 impl GroupLedger {
@@ -90,12 +99,12 @@ impl GroupLedger {
     pub fn register(&mut self, now: UtcTime, jobs: &[Registration]) -> Vec<RegisteredJob> {
         let now_ms = now.as_millis();
         self.create(now);
-        let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
+        let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.head.seen_ms, now_ms));
         // An outage of all nodes or a clock step does not make a job absent.
         if u128::from(silent_ms) <= ABSENT_AFTER.as_millis() {
-            self.led_ms += silent_ms;
+            self.head.led_ms += silent_ms;
         }
-        let led_ms = self.led_ms;
+        let led_ms = self.head.led_ms;
         let register = |registration: &Registration| {
             let known = self.jobs.contains_key(&registration.job);
             let job = self.jobs.entry(registration.job.clone()).or_default();
@@ -158,7 +167,7 @@ impl GroupLedger {
         self.nodes.retain(|_, known| now.as_millis() <= known.expires_ms);
         HeartbeatReply {
             controls: self.controls(r.known),
-            instances: self.instances_revision,
+            instances: self.head.instances_revision,
             nodes: self.nodes.values().map(|known| known.node.clone()).collect(),
             watermarks: self.watermarks(&r.watermarks),
         }
@@ -194,8 +203,8 @@ impl GroupLedger {
 
     /// Records the creation of the group, and raises the revision so that each node reads it.
     fn create(&mut self, now: UtcTime) {
-        if self.created.is_none() {
-            self.created = Some(UtcTime::from_millis(now.as_millis()));
+        if self.head.created.is_none() {
+            self.head.created = Some(UtcTime::from_millis(now.as_millis()));
             self.raise_revision(now);
         }
     }
@@ -203,8 +212,8 @@ impl GroupLedger {
     /// Raises the revision to at least the server's current time in ms, so that a revision from
     /// before a data loss never recurs.
     fn raise_revision(&mut self, now: UtcTime) -> u64 {
-        self.revision = (self.revision + 1).max(now.as_millis());
-        self.revision
+        self.head.revision = (self.head.revision + 1).max(now.as_millis());
+        self.head.revision
     }
 }
 
@@ -369,35 +378,6 @@ impl Open {
             (true, Stage::Running) => RunState::Orphaned,
             (true, _) => RunState::Released,
         }
-    }
-}
-
-/// The payloads of the instances.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct InstancePayloads {
-    of: BTreeMap<LockName, String>,
-    /// Their total length.
-    bytes: usize,
-}
-
-impl InstancePayloads {
-    fn get(&self, name: &LockName) -> &str {
-        self.of.get(name).map_or("", String::as_str)
-    }
-
-    /// Returns the total length with another payload of this instance.
-    fn bytes_with(&self, name: &LockName, payload: &str) -> usize {
-        self.bytes - self.get(name).len() + payload.len()
-    }
-
-    fn insert(&mut self, name: &LockName, payload: &str) {
-        self.bytes = self.bytes_with(name, payload);
-        self.of.insert(name.clone(), payload.to_owned());
-    }
-
-    fn remove(&mut self, name: &LockName) {
-        self.bytes = self.bytes_with(name, "");
-        self.of.remove(name);
     }
 }
 

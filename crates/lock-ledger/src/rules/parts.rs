@@ -1,16 +1,15 @@
 //! A group's data in parts, as a database stores them in rows. An operation reads the parts that its rule needs, applies
 //! the rule to a ledger that has only these, and writes the parts that have changed.
 
-use super::{GroupLedger, Job, Stage};
+use super::{GroupLedger, Head, Job, Stage};
 use crate::{
-    control::{Backfill, Trigger},
     ids::{ClaimId, ParseIdError, RunId},
     instance::InstancesFrom,
     run::RunOutcome,
 };
 use lock_core::{LockName, clock::UtcTime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// The kinds of parts. Except for the head, a group has many of each, by name.
@@ -60,23 +59,6 @@ impl Change {
     }
 }
 
-/// The data that is not that of one job, node, instance or kind.
-#[derive(PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Head {
-    revision: u64,
-    declined: u64,
-    created: Option<UtcTime>,
-    seen_ms: u64,
-    led_ms: u64,
-    triggers: Vec<Trigger>,
-    backfills: BTreeMap<Uuid, Backfill>,
-    instances_revision: u64,
-    instance_count: usize,
-    payload_bytes: usize,
-    changes: VecDeque<(u64, LockName)>,
-}
-
 /// A job, and the time in ms after which its record is removed, if it has run once.
 #[derive(Serialize, Deserialize)]
 struct StoredJob<J> {
@@ -106,7 +88,7 @@ impl GroupLedger {
         let mut histories = Vec::new();
         for ((kind, name), data) in parts {
             match kind.as_str() {
-                HEAD => ledger.set_head(serde_json::from_str(data)?),
+                HEAD => ledger.head = serde_json::from_str(data)?,
                 NODE => drop(ledger.nodes.insert(parsed_uuid(name)?, serde_json::from_str(data)?)),
                 JOB => {
                     let StoredJob::<Job> { job, expires_ms } = serde_json::from_str(data)?;
@@ -116,7 +98,7 @@ impl GroupLedger {
                 }
                 HISTORY => histories.push((parsed_name(name)?, serde_json::from_str(data)?)),
                 INSTANCE => drop(ledger.instances.insert(parsed_name(name)?, serde_json::from_str(data)?)),
-                PAYLOAD => drop(ledger.instance_payloads.of.insert(parsed_name(name)?, data.clone())),
+                PAYLOAD => drop(ledger.instance_payloads.insert(parsed_name(name)?, data.clone())),
                 ARGUMENT => drop(ledger.payloads.insert(parsed_argument(name)?, data.clone())),
                 KIND => drop(ledger.kinds.insert(parsed_name(name)?, serde_json::from_str(data)?)),
                 // Of a later version.
@@ -131,32 +113,6 @@ impl GroupLedger {
         Ok(ledger)
     }
 
-    fn set_head(&mut self, head: Head) {
-        let Head { instance_count, payload_bytes, .. } = head;
-        (self.revision, self.declined, self.created) = (head.revision, head.declined, head.created);
-        (self.seen_ms, self.led_ms) = (head.seen_ms, head.led_ms);
-        (self.triggers, self.backfills) = (head.triggers, head.backfills);
-        (self.instances_revision, self.instance_count) = (head.instances_revision, instance_count);
-        self.instance_payloads.bytes = payload_bytes;
-        self.changes = head.changes;
-    }
-
-    fn head(&self) -> Head {
-        Head {
-            revision: self.revision,
-            declined: self.declined,
-            created: self.created,
-            seen_ms: self.seen_ms,
-            led_ms: self.led_ms,
-            triggers: self.triggers.clone(),
-            backfills: self.backfills.clone(),
-            instances_revision: self.instances_revision,
-            instance_count: self.instance_count,
-            payload_bytes: self.instance_payloads.bytes,
-            changes: self.changes.clone(),
-        }
-    }
-
     /// Returns the parts that differ from those that were read.
     ///
     /// # Errors
@@ -167,9 +123,8 @@ impl GroupLedger {
             let change = Change { data: Some(data), open, controlled, ..Change::of(kind, name) };
             after.insert((kind, name.to_owned()), change);
         };
-        let head = self.head();
-        if head != Head::default() {
-            put(HEAD, "", as_json(&head)?, false, false);
+        if self.head != Head::default() {
+            put(HEAD, "", as_json(&self.head)?, false, false);
         }
         for (id, node) in &self.nodes {
             put(NODE, &id.to_string(), as_json(node)?, false, false);
@@ -186,7 +141,7 @@ impl GroupLedger {
         for (name, instance) in &self.instances {
             put(INSTANCE, name.as_str(), as_json(instance)?, false, false);
         }
-        for (name, payload) in self.instance_payloads.of.iter().filter(|(_, payload)| !payload.is_empty()) {
+        for (name, payload) in self.instance_payloads.iter().filter(|(_, payload)| !payload.is_empty()) {
             put(PAYLOAD, name.as_str(), payload.clone(), false, false);
         }
         for ((job, run), payload) in &self.payloads {
@@ -222,7 +177,7 @@ impl GroupLedger {
     /// Returns the revision of the controls.
     #[must_use]
     pub(crate) fn revision(&self) -> u64 {
-        self.revision
+        self.head.revision
     }
 
     /// Returns the names of the records that [`expire`](Self::expire) removes.
@@ -236,11 +191,13 @@ impl GroupLedger {
     #[must_use]
     pub(crate) fn wanted_instances(&self, from: &InstancesFrom) -> WantedInstances {
         match from {
-            InstancesFrom::Revision(known) if *known == self.instances_revision => WantedInstances::Nothing,
+            InstancesFrom::Revision(known) if *known == self.head.instances_revision => {
+                WantedInstances::Nothing
+            }
             InstancesFrom::Revision(known) => {
-                match self.changes.iter().position(|(change, _)| change == known) {
+                match self.head.changes.iter().position(|(change, _)| change == known) {
                     Some(at) => WantedInstances::Named(
-                        self.changes.iter().skip(at + 1).map(|(_, name)| name.clone()).collect(),
+                        self.head.changes.iter().skip(at + 1).map(|(_, name)| name.clone()).collect(),
                     ),
                     None => WantedInstances::Page(None),
                 }
