@@ -5,7 +5,7 @@ pub use crate::rules::parts::{Change, FINISHED, Parts, argument_name};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
-    ids::{GroupName, JobId},
+    ids::{ClaimId, GroupName, JobId, RunId},
     instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
     limits::MAX_HISTORY,
     request::{
@@ -236,11 +236,9 @@ impl Claims {
     /// Ends the runs whose success was recorded by transactions of the application.
     fn end_finished(&mut self, ledger: &mut GroupLedger, now: UtcTime, job: &JobId, history: u32) {
         self.by_name.retain(|name, claim| {
-            let finished = claim.strip_suffix(FINISHED).and_then(|claim| claim.parse().ok());
-            let (Some(claim), Ok((of, run))) = (finished, parsed_argument(name)) else { return true };
-            if of != job.name {
+            let Some((_, run, claim)) = finished(name, claim).filter(|(of, ..)| *of == job.name) else {
                 return true;
-            }
+            };
             let (outcome, then) = (RunOutcome::Succeeded, AfterAttempt::Finish);
             let (job, detail) = (job.clone(), String::new());
             ledger.end(now, &EndRequest { job, run, claim, outcome, detail, then, history });
@@ -250,8 +248,7 @@ impl Claims {
 
     /// Returns the jobs of the runs whose success was recorded by transactions of the application.
     fn jobs_of_finished(&self) -> BTreeSet<LockName> {
-        let finished = self.by_name.iter().filter(|(_, claim)| claim.ends_with(FINISHED));
-        finished.filter_map(|(name, _)| parsed_argument(name).ok()).map(|(job, _)| job).collect()
+        self.by_name.iter().filter_map(|(name, claim)| finished(name, claim)).map(|(job, ..)| job).collect()
     }
 
     /// Forgets the claims of a job whose runs have ended.
@@ -270,6 +267,13 @@ impl Claims {
         let gone = before.keys().filter(|(kind, name)| kind == CLAIM && !self.by_name.contains_key(name));
         written.chain(gone.map(|(_, name)| change(name, None))).collect()
     }
+}
+
+/// Reads a claim whose success was recorded. Returns `None` for others, also for those of a later version.
+fn finished(name: &str, claim: &str) -> Option<(LockName, RunId, ClaimId)> {
+    let claim = claim.strip_suffix(FINISHED)?.parse().ok()?;
+    let (job, run) = parsed_argument(name).ok()?;
+    Some((job, run, claim))
 }
 
 fn in_transaction() -> BackendError {

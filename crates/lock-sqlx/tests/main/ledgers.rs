@@ -38,7 +38,7 @@ async fn ledger_transactions_do_not_hold_up_locks() {
     assert!(ahead < 32, "the lock waited for {ahead} transactions of the ledger");
 }
 
-/// A run whose id this version does not know was claimed by a later version.
+/// A later version has claimed a run whose id this version does not know, and writes other claims.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_of_a_later_version_are_preserved() {
     let schema = Schema::new();
@@ -50,12 +50,19 @@ async fn claims_of_a_later_version_are_preserved() {
     .await
     .unwrap();
     start(&ledger, "j", PATIENCE).await;
-    let left: i64 =
-        sqlx::query_scalar("select count(*) from distlock_run where kind = 'claim' and data = 'x'")
-            .fetch_one(&pool)
-            .await
-            .unwrap();
-    assert_eq!(left, 1);
+    sqlx::query("update distlock_run set data = 'y finished' where kind = 'claim' and data <> 'x'")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let open = tokio::time::timeout(PATIENCE, ledger.open_runs(job("j").group)).await.expect("it ends");
+    assert_eq!(open.unwrap().outcome.len(), 1);
+    let left: i64 = sqlx::query_scalar(
+        "select count(*) from distlock_run where kind = 'claim' and data in ('x', 'y finished')",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!(left, 2);
 }
 
 /// A node freezes, or loses the network, while it is in a transaction of the ledger.
