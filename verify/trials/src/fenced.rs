@@ -3,7 +3,7 @@
 use lock_core::FencingToken;
 use sqlx::{
     SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
 };
 use std::{path::Path, time::Duration};
 
@@ -22,10 +22,11 @@ impl FencedTable {
     /// # Cancel safety
     /// May leave a file without a table, which the next call completes.
     pub async fn open(path: &Path) -> Result<Self, sqlx::Error> {
+        // Not in WAL mode: processes that change to it at the same time find the file locked, whatever their `busy_timeout`.
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Off)
             .busy_timeout(Duration::from_secs(10));
         let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
         sqlx::query(

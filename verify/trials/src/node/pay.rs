@@ -14,7 +14,7 @@ use lock_tower::{
 };
 use sqlx::{
     SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
 };
 use std::{
     convert::Infallible,
@@ -103,11 +103,11 @@ pub(super) async fn run(locks: &LockFactory, terms: Terms, orders: &mut Orders) 
     Ok(())
 }
 
-/// Opens the database, whose tables the test has created.
+/// Opens the database, which the test has created in WAL mode: processes that change the mode at the same time would find
+/// it locked, whatever their `busy_timeout`.
 async fn open(file: &Path) -> Result<SqlitePool, sqlx::Error> {
     let options = SqliteConnectOptions::new()
         .filename(file)
-        .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Off)
         .busy_timeout(Duration::from_secs(60));
     SqlitePoolOptions::new().max_connections(4).connect_with(options).await

@@ -8,7 +8,10 @@ use crate::{
 use lock_testkit::RedisServer;
 use lock_tower::idempotency::SqliteIdempotencyStore;
 use lock_trials::{line::Order, process::Process};
-use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
 use std::{collections::BTreeMap, path::Path};
 
 const PROCESSES: u64 = 3;
@@ -66,6 +69,7 @@ pub(crate) fn idempotent_requests(run: &Run) -> Vec<Figure> {
 
 async fn create_tables(file: &Path) {
     let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+    let options = options.journal_mode(SqliteJournalMode::Wal);
     let pool = SqlitePool::connect_with(options).await.unwrap();
     SqliteIdempotencyStore::new(pool.clone()).create_table().await.unwrap();
     sqlx::query("create table payments (name text not null)").execute(&pool).await.unwrap();
