@@ -16,8 +16,9 @@ use std::sync::Arc;
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
 /// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `postgres://host/database` (feature `postgres`),
-/// `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once per process, and clone the
-/// factory; clones share its connections. For other options, use `LockFactory::builder(backend)`.
+/// `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
+/// per process, and clone the factory; clones share its connections. For other options, use
+/// `LockFactory::builder(backend)`.
 ///
 /// Each `connect("memory:")` creates a store of its own, so the locks of two such factories do not exclude each other.
 /// Factories that connect to `memory:name` share the store of that name within the process.

@@ -10,8 +10,8 @@
 //! use lock_cron::{MemoryLedger, Schedule, Scheduler};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In production, use one Redis for all nodes, through lock-fred: either `RedisBackend::connect(url).await?` in
-//! // place of both backends, or `lock_fred::Redis.connect_with_ledger(url).await?`, a method of `LedgerConnector`.
+//! // In production, use one Redis, PostgreSQL or SQLite file for all nodes:
+//! // `let (locks, ledger) = distlock::connect_with_ledger(url).await?`.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
 //! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;

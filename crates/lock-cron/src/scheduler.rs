@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 /// use lock_cron::{MemoryLedger, Overlap, Schedule, Scheduler};
 /// use std::{sync::Arc, time::Duration};
 ///
-/// // In production `RedisBackend::connect(url).await?` is both, on every node.
+/// // In production, `distlock::connect_with_ledger(url).await?` returns both, on every node.
 /// let clock = Arc::new(TestClock::new());
 /// let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock.clone()).build()?;
 ///
@@ -79,9 +79,8 @@ impl Scheduler {
     /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in
     /// `ledger`. See [`SchedulerBuilder`].
     ///
-    /// Both usually use the same Redis:
-    /// `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must use
-    /// the same ledger, because it decides which runs start.
+    /// Both usually use the same store, as `distlock::connect_with_ledger` returns them. All nodes of a group must use the
+    /// same ledger, because it decides which runs start.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
