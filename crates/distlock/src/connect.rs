@@ -7,16 +7,11 @@ use lock_fred::Redis;
 #[cfg(all(feature = "redis", not(feature = "fred")))]
 use lock_redis_rs::Redis;
 
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-use lock_ledger::{LedgerConnector, MemoryLedger, RunLedger};
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-use std::sync::Arc;
-
 /// Connects to a store and returns a lock factory with default options.
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
 /// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `postgres://host/database` (feature `postgres`),
-/// `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
+/// `mysql://host/database` for MariaDB and MySQL (feature `mysql`), `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
 /// per process, and clone the factory; clones share its connections. For other options, use
 /// `LockFactory::builder(backend)`.
 ///
@@ -43,7 +38,7 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// several a second while the server cannot be reached, and about one a second while it refuses the login or a
 /// permission is missing.
 ///
-/// PostgreSQL and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
+/// PostgreSQL, MySQL and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
 /// background.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`, and without `?migrate=true`.
@@ -68,7 +63,7 @@ pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
 }
 
 /// Refuses a URL whose store is not built in. Does not repeat any of it, since it may contain a password.
-fn check_scheme(url: &str) -> Result<(), LockError> {
+pub(crate) fn check_scheme(url: &str) -> Result<(), LockError> {
     if cfg!(not(feature = "sqlite")) && has_scheme(url, &["sqlite"]) {
         return Err(LockError::invalid_url(
             "SQLite is not built in: enable the feature `sqlite` of distlock",
@@ -78,6 +73,9 @@ fn check_scheme(url: &str) -> Result<(), LockError> {
         return Err(LockError::invalid_url(
             "PostgreSQL is not built in: enable the feature `postgres` of distlock",
         ));
+    }
+    if cfg!(not(feature = "mysql")) && has_scheme(url, &["mysql", "mariadb"]) {
+        return Err(LockError::invalid_url("MySQL is not built in: enable the feature `mysql` of distlock"));
     }
     let has_client = cfg!(any(feature = "fred", feature = "redis"));
     match has_client || !is_of_redis(url) {
@@ -102,88 +100,13 @@ fn connectors() -> Connectors {
     let connectors = connectors.with(lock_sqlx::Sqlite);
     #[cfg(feature = "postgres")]
     let connectors = connectors.with(lock_sqlx::Postgres);
+    #[cfg(feature = "mysql")]
+    let connectors = connectors.with(lock_sqlx::MySql);
     connectors
 }
 
-/// Connects to a store for locks and for a scheduler's run ledger. On Redis and in SQLite they share connections; in
-/// PostgreSQL, the ledger opens up to 3 of its own.
-///
-/// Accepts the URLs of [`connect`] except `redlock://`, since a quorum has no run ledger. With
-/// `memory:`, the locks and the ledger are private to the returned values. A named in-memory store,
-/// such as `memory:shop`, has no ledger.
-///
-/// ```no_run
-/// # #[cfg(feature = "cron")]
-/// # async fn jobs() -> Result<(), Box<dyn std::error::Error>> {
-/// use distlock::cron::{RunContext, Schedule, Scheduler};
-///
-/// let (locks, ledger) = distlock::connect_with_ledger("redis://127.0.0.1:6379").await?;
-/// let cron = Scheduler::builder(locks, ledger).group("billing").build()?;
-/// cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// Returns the errors of [`connect`], and rejects the URL of a store without a run ledger.
-///
-/// # Cancel safety
-/// Cancel safe, like [`connect`].
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    let Some(connector) = ledger_connector(url)? else { return in_memory(url) };
-    let (store, ledger) = connector.connect_with_ledger(url).await?;
-    Ok((LockFactory::new(store), ledger))
-}
-
-/// Returns a lock factory and a run ledger without waiting for the store, like [`connect_lazy`]. A scheduler that is
-/// built on them starts its jobs when the store answers.
-///
-/// Accepts the URLs of [`connect_with_ledger`].
-///
-/// # Errors
-/// Returns the errors of [`connect_lazy`], and rejects the URL of a store without a run ledger.
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    let Some(connector) = ledger_connector(url)? else { return in_memory(url) };
-    let (store, ledger) = connector.connect_with_ledger_lazy(url)?;
-    Ok((LockFactory::new(store), ledger))
-}
-
-/// Returns the connector of a URL; `None` for `memory:`.
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-fn ledger_connector(url: &str) -> Result<Option<&'static dyn LedgerConnector>, LockError> {
-    check_scheme(url)?;
-    let connectors: [&'static dyn LedgerConnector; _] = [
-        #[cfg(any(feature = "fred", feature = "redis"))]
-        &Redis,
-        #[cfg(feature = "postgres")]
-        &lock_sqlx::Postgres,
-        #[cfg(feature = "sqlite")]
-        &lock_sqlx::Sqlite,
-    ];
-    if has_scheme(url, &["memory"]) {
-        return Ok(None);
-    }
-    match connectors.into_iter().find(|connector| has_scheme(url, connector.schemes())) {
-        Some(connector) => Ok(Some(connector)),
-        None => Err(LockError::invalid_url(
-            "no store with a run ledger has this scheme: use a URL of Redis, PostgreSQL, SQLite, or `memory:`",
-        )),
-    }
-}
-
-fn has_scheme(url: &str, schemes: &[&str]) -> bool {
+pub(crate) fn has_scheme(url: &str, schemes: &[&str]) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme)))
-}
-
-#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    match url.ends_with(':') {
-        true => Ok((connect_lazy(url)?, Arc::new(MemoryLedger::new()))),
-        false => Err(LockError::invalid_url(
-            "a named in-memory store has no run ledger: use `memory:` without a name",
-        )),
-    }
 }
 
 #[cfg(test)]
@@ -194,6 +117,7 @@ mod tests {
     fn database_that_is_not_built_in_names_the_feature() {
         for (url, is_built_in, feature) in [
             ("sqlite:/missing/locks.db", cfg!(feature = "sqlite"), "feature `sqlite` of distlock"),
+            ("mysql://localhost:1/d", cfg!(feature = "mysql"), "feature `mysql` of distlock"),
             ("postgres://localhost:1/d", cfg!(feature = "postgres"), "feature `postgres` of distlock"),
         ] {
             let refused = connect_lazy(url);

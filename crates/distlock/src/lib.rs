@@ -24,6 +24,7 @@
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
 //! | `sqlite` | off | `sql`: locks and jobs in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
 //! | `postgres` | off | `sql`: locks and jobs in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
+//! | `mysql` | off | `sql`: locks in MariaDB and MySQL, and `mysql:` in `connect`; needs Rust 1.94 |
 //! | `sqlx-any` | off | idempotency records through sqlx's `Any` (enables `tower`); the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
@@ -34,10 +35,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod connect;
+#[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
+mod connect_with_ledger;
 
 pub use connect::{connect, connect_lazy};
 #[cfg(any(feature = "fred", feature = "redis", feature = "postgres", feature = "sqlite"))]
-pub use connect::{connect_with_ledger, connect_with_ledger_lazy};
+pub use connect_with_ledger::{connect_with_ledger, connect_with_ledger_lazy};
 pub use lock_core::*;
 /// A store over several independent ones, of which a majority decides.
 pub use lock_quorum as quorum;
@@ -64,8 +67,8 @@ pub use lock_macros::DistlockLockKey as LockKey;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis")]
 pub use lock_redis_rs as redis;
-/// Locks and jobs in a PostgreSQL database or an SQLite file, and a fence for transactions there.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+/// Locks and jobs in a PostgreSQL database or an SQLite file, locks in MariaDB and MySQL, and a fence for transactions there.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lock_sqlx as sql;
 /// Fault-injecting backends and ledgers, and conformance suites, for dev-dependencies.
 #[cfg(feature = "testing")]

@@ -1,10 +1,6 @@
-//! The check of a hold, and the end of a run, inside a transaction of the application.
+//! The check of a hold inside a transaction of the application.
 
 use lock_core::Hold;
-use lock_ledger::{
-    StartedRun,
-    stored::{FINISHED, argument_name},
-};
 use sqlx::{Database, Transaction};
 use std::future::Future;
 
@@ -33,7 +29,7 @@ pub enum FenceError {
 impl From<sqlx::Error> for FenceError {
     fn from(error: sqlx::Error) -> Self {
         let is_missing = error.as_database_error().is_some_and(|error| {
-            let missing = error.code().is_some_and(|code| code == "42P01");
+            let missing = error.code().is_some_and(|code| ["42P01", "42S02"].contains(&&*code));
             (missing || error.message().starts_with("no such table")) && error.message().contains("distlock_")
         });
         match is_missing {
@@ -43,8 +39,8 @@ impl From<sqlx::Error> for FenceError {
     }
 }
 
-/// A transaction, or a connection that is in one, which [`fence`] can check: of PostgreSQL (feature `postgres`) or
-/// SQLite (feature `sqlite`), not of sqlx's `Any`.
+/// A transaction, or a connection that is in one, which [`fence`] can check: of PostgreSQL (feature `postgres`), MariaDB or
+/// MySQL (`mysql`), or SQLite (`sqlite`), not of sqlx's `Any`.
 pub trait FencedTransaction: Send + InTransaction {}
 
 /// Not for implementations elsewhere.
@@ -57,13 +53,6 @@ pub trait InTransaction {
         hold: &Hold,
         stored: &str,
     ) -> impl Future<Output = sqlx::Result<Option<(i64, i64)>>> + Send;
-
-    /// Executes a statement with text. Returns the number of rows that it has changed.
-    fn change(
-        &mut self,
-        statement: &'static str,
-        text: [String; 4],
-    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 }
 
 #[cfg(feature = "postgres")]
@@ -83,10 +72,23 @@ impl InTransaction for sqlx::PgConnection {
         let grant = sqlx::query_as("select first, last from distlock_fence where name = $1 for share");
         grant.bind(stored).fetch_optional(self).await
     }
+}
 
-    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
-        let query = text.into_iter().fold(sqlx::query(statement), |query, text| query.bind(text));
-        Ok(query.execute(self).await?.rows_affected())
+#[cfg(feature = "mysql")]
+impl FencedTransaction for sqlx::MySqlConnection {}
+#[cfg(feature = "mysql")]
+impl FencedTransaction for Transaction<'_, sqlx::MySql> {}
+
+#[cfg(feature = "mysql")]
+impl InTransaction for sqlx::MySqlConnection {
+    fn is_in_transaction(&self) -> bool {
+        sqlx::Connection::is_in_transaction(self)
+    }
+
+    async fn last_grant(&mut self, _: &Hold, stored: &str) -> sqlx::Result<Option<(i64, i64)>> {
+        // As in PostgreSQL; it reads the newest row at every isolation level. The type of a name is bytes.
+        let grant = "select first, last from distlock_fence where name = ? lock in share mode";
+        sqlx::query_as(grant).bind(stored.as_bytes()).fetch_optional(self).await
     }
 }
 
@@ -107,11 +109,6 @@ impl InTransaction for sqlx::SqliteConnection {
         let grant = sqlx::query_as(grant).bind(stored).bind(hold.lease_id().to_string());
         grant.bind(hold.fencing_token().as_i64()).fetch_optional(self).await
     }
-
-    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
-        let query = text.into_iter().fold(sqlx::query(statement), |query, text| query.bind(text));
-        Ok(query.execute(self).await?.rows_affected())
-    }
 }
 
 impl<DB: Database<Connection: InTransaction>> InTransaction for Transaction<'_, DB> {
@@ -122,16 +119,7 @@ impl<DB: Database<Connection: InTransaction>> InTransaction for Transaction<'_, 
     async fn last_grant(&mut self, hold: &Hold, stored: &str) -> sqlx::Result<Option<(i64, i64)>> {
         (**self).last_grant(hold, stored).await
     }
-
-    async fn change(&mut self, statement: &'static str, text: [String; 4]) -> sqlx::Result<u64> {
-        (**self).change(statement, text).await
-    }
 }
-
-/// Marks a claim: group, name of the run, claim, the mark. Changes nothing if the run has another claim, or has ended.
-const FINISH: &str = "
-update distlock_run set data = $3 || $4
-where grp = $1 and kind = 'claim' and name = $2 and data in ($3, $3 || $4)";
 
 /// Checks in a transaction of the application that the hold is the newest one of its lock, and [pins](Hold::pin) it. If
 /// this and the commit succeed, no newer hold was granted before the commit, so no stale holder's work is committed
@@ -143,6 +131,7 @@ where grp = $1 and kind = 'claim' and name = $2 and data in ($3, $3 || $4)";
 /// - **PostgreSQL**: at any isolation level. Under REPEATABLE READ and SERIALIZABLE, a transaction that began before the
 ///   hold was granted may fail with SQLSTATE 40001, as others do there. Renewals and the release do not wait for it. With
 ///   `?schema=`, the `search_path` of the transaction must contain that schema.
+/// - **MariaDB, MySQL**: at any isolation level. Renewals and the release do not wait for it.
 /// - **SQLite**: begin it with `pool.begin_with("begin immediate")`. A transaction in another file is not committed
 ///   together with the locks. It keeps *all* locks of the file from being granted or renewed, so it must take less than
 ///   a third of the lease.
@@ -186,52 +175,6 @@ pub async fn fence(
     let token = hold.fencing_token().as_i64();
     match transaction.last_grant(hold, stored.as_str()).await? {
         Some((first, last)) if (first..=last).contains(&token) && hold.is_held() => Ok(()),
-        _ => Err(FenceError::Stale),
-    }
-}
-
-/// Records the success of a run in a transaction of its body: its effect and its record are committed together, or
-/// neither is. Return `Ok` from the body after the commit. If this transaction is not committed although the body returns
-/// `Ok`, the attempt counts as interrupted, and the run is started again as its orphan policy says. An attempt that has
-/// ended before, for example by its timeout, is stale.
-///
-/// The scheduler's run ledger must be in the database of the transaction; in PostgreSQL with `?schema=`, that schema must
-/// be in its `search_path`. Until the transaction ends, this run is not started again. In PostgreSQL it delays no other
-/// run, renewal or heartbeat; in SQLite it has the file, as all write transactions. A client that stays idle in it keeps
-/// the run open: set `idle_in_transaction_session_timeout`. The record is part of the savepoint in which this is called.
-///
-/// ```
-/// # #[cfg(feature = "postgres")]
-/// # async fn body(run: impl AsRef<lock_ledger::StartedRun>, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// // In the body of a job, where `run` is its `RunContext`:
-/// let mut tx = pool.begin().await?;
-/// sqlx::query("update invoice set sent = true where not sent").execute(&mut *tx).await?;
-/// lock_sqlx::finish_in(&mut tx, &run).await?; // an error rolls the transaction back
-/// tx.commit().await?;
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// - [`FenceError::Stale`] if the run was started again, or has ended;
-/// - [`FenceError::NoTransaction`] or [`FenceError::OtherDatabase`] if the record would not be part of a transaction;
-/// - [`FenceError::Failed`] if the database fails.
-///
-/// # Cancel safety
-/// Dropping the future leaves the transaction open. The caller must roll it back.
-pub async fn finish_in(
-    transaction: &mut impl FencedTransaction,
-    run: &impl AsRef<StartedRun>,
-) -> Result<(), FenceError> {
-    let run = run.as_ref();
-    run.leave_to_transaction();
-    if !transaction.is_in_transaction() {
-        return Err(FenceError::NoTransaction);
-    }
-    let (job, claim) = (run.job(), run.claim().to_string());
-    let text =
-        [job.group.as_str().to_owned(), argument_name(&job.name, run.run()), claim, FINISHED.to_owned()];
-    match transaction.change(FINISH, text).await? {
-        1 => Ok(()),
         _ => Err(FenceError::Stale),
     }
 }

@@ -1,7 +1,7 @@
 //! A private PostgreSQL server for tests.
 
 use crate::process::{self, PATIENCE, Process, Watchdog};
-use rustix::process::{Signal, geteuid};
+use rustix::process::Signal;
 use std::{
     env,
     ffi::OsStr,
@@ -318,7 +318,7 @@ impl Installation {
         })?;
         // PostgreSQL finds its other files relative to the real path of the program, not relative to a link.
         let folder = program.canonicalize()?.parent().map(Path::to_owned).unwrap_or_default();
-        let user = if geteuid().is_root() { Some(other_user()?) } else { None };
+        let user = process::unprivileged(&USERS)?;
         Ok(Self { folder, user })
     }
 
@@ -357,15 +357,4 @@ fn debian_folders() -> Vec<PathBuf> {
     folders.sort();
     folders.reverse();
     folders
-}
-
-fn other_user() -> io::Result<(u32, u32)> {
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    let ids = |name: &str| {
-        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
-        let mut fields = line.split(':').skip(2);
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-    };
-    let user = USERS.iter().find_map(|name| ids(name));
-    user.ok_or_else(|| io::Error::other("PostgreSQL refuses to run as root: create a `postgres` user"))
 }

@@ -5,10 +5,10 @@
 use lock_core::backend::ProcessId;
 use rustix::{
     io::retry_on_intr,
-    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+    process::{Pid, Signal, WaitId, WaitIdOptions, geteuid, kill_process_group, waitid},
 };
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::process::CommandExt,
@@ -30,6 +30,24 @@ const PORTS: u64 = 22_000;
 
 /// The time limit for a change of servers: a start, a stop, a dump, a failover.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns the ids of the user and the group that run a server which refuses to run as root: of the first of these users
+/// that exists if the caller is root, otherwise `None`.
+pub(crate) fn unprivileged(users: &[&str]) -> io::Result<Option<(u32, u32)>> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let passwd = fs::read_to_string("/etc/passwd")?;
+    let ids = |name: &str| {
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let user = users.iter().find_map(|name| ids(name));
+    let missing =
+        || io::Error::other(format!("the server refuses to run as root: create a `{}` user", users[0]));
+    user.map(Some).ok_or_else(missing)
+}
 
 /// A server process. It is killed and reaped when dropped.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The command line, and the client library that it selects.
 
 use clap::{Parser, Subcommand, ValueEnum, builder::TypedValueParser as _, value_parser};
-use lock_core::{LockError, Store};
+use lock_core::{LockError, Store, backend::Connector as _};
 use lock_ledger::{LedgerConnector, RunLedger};
 use lock_testkit::Seed;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Connects a store for locks: a Redis, a PostgreSQL database, or an SQLite file.
+    /// Connects a store for locks: a Redis, a PostgreSQL or MariaDB database, or an SQLite file.
     ///
     /// # Errors
     /// The error of the connection.
@@ -191,7 +191,10 @@ impl Client {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect(self, url: &str) -> Result<Store, LockError> {
-        self.connector(url).connect(url).await
+        match url.starts_with("mysql:") {
+            true => lock_sqlx::MySql.connect(url).await,
+            false => self.connector(url).connect(url).await,
+        }
     }
 
     /// Connects a store for locks, and the run ledger.

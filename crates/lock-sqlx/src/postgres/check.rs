@@ -5,17 +5,12 @@ use super::{
     place::Place,
     statements::{SCHEMA, SCHEMA_VERSION, Tables},
 };
+use crate::connections::misconfigured;
 use lock_core::{
-    LockError,
     backend::{Applied, BackendError, BackendErrorKind},
     clock::UtcTime,
 };
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// The time limit for work that nobody else limits.
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The oldest version with `as materialized`.
 const OLDEST_SERVER: i32 = 120_000;
@@ -96,29 +91,6 @@ pub(super) async fn check(connection: &mut PgConnection, tables: &Tables) -> Res
     Ok(Checked { started, now: UtcTime::from_micros(u64::try_from(now).unwrap_or(0)) })
 }
 
-/// Creates the tables of locks in a PostgreSQL database, and the schema of the URL, unless they exist.
-///
-/// The user of the URL needs the right to create them, and a direct connection: not one through a pooler. The users that
-/// take locks need the rights to select, insert, update and delete on `distlock_lock`, `distlock_fence`, `distlock_card` and
-/// `distlock_run`, and to select on `distlock_meta`. Programs may call it at the same time.
-///
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
-/// lock_sqlx::migrate("postgres://owner@localhost/shop?schema=locks").await?;
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used;
-/// - [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) or
-///   [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if the server refuses it or is not reached.
-///
-/// # Cancel safety
-/// Cancel safe. The tables are created together or not at all.
-pub async fn migrate(url: &str) -> Result<(), LockError> {
-    Ok(in_time(create_tables(&Place::parse(url)?)).await?)
-}
-
 /// Creates the tables if there are none. An update of the program will change those of an earlier version here.
 pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
     let tables = place.tables();
@@ -151,18 +123,4 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
         sqlx::raw_sql(tables.name(SCHEMA)).execute(&mut *tx).await.map_err(failed)?;
     }
     tx.commit().await.map_err(failed)
-}
-
-/// Limits the time of work that nobody else limits.
-pub(super) async fn in_time<T>(
-    work: impl Future<Output = Result<T, BackendError>>,
-) -> Result<T, BackendError> {
-    timeout(ANSWERS_WITHIN, work).await.unwrap_or_else(|_| {
-        let message = "postgres has not answered in time";
-        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
-    })
-}
-
-fn misconfigured(message: impl Into<String>) -> BackendError {
-    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
 }

@@ -1,9 +1,10 @@
 //! Process cards and the list of held locks.
 
 use super::{
-    leases::{decode, signed},
+    leases::decode,
     server::{Server, statement},
 };
+use crate::columns::signed;
 use lock_core::{
     LockName,
     backend::{BackendError, ProcessId},

@@ -1,13 +1,16 @@
 //! The operations on leases: their parameters, and what the answers mean.
 
 use super::{
-    check::in_time,
     error::{LOCK_NOT_AVAILABLE, failed, sqlstate},
-    server::{Server, micros, statement},
+    server::{Server, statement},
     statements::PATIENCE,
 };
+use crate::{
+    columns::{self, duration, micros, millis, misunderstood, signed, token},
+    connections::in_time,
+};
 use lock_core::{
-    FencingToken, LockName,
+    LockName,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ForceReleaseRequest,
         ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
@@ -22,13 +25,6 @@ use std::{
     time::Duration,
 };
 use tokio::time::sleep;
-
-/// The default time for which a counter is kept.
-const RETENTION: Duration = Duration::from_secs(60 * 60);
-
-/// Longer times and greater tokens are shortened to these, so that no sum of the server overflows.
-const MAX_MILLIS: i64 = 1_000_000_000_000_000;
-const MAX_TOKEN: i64 = 1 << 62;
 
 /// The number of attempts to renew a lease whose row another transaction has, and the pause between them.
 const RENEWALS: u32 = 6;
@@ -49,8 +45,8 @@ impl Server {
             .bind(millis(request.duration))
             .bind(signed(request.not_after.as_micros()))
             .bind(i32::try_from(reserve).unwrap_or(i32::MAX))
-            .bind(floor.map(|floor| floor.as_i64().min(MAX_TOKEN)))
-            .bind(request.retention.unless(Some(RETENTION)).map(|keep| millis(keep).max(1)));
+            .bind(floor.map(columns::floor))
+            .bind(columns::retention(request.retention));
         let rows = match self.try_execute(&self.grants, query).await? {
             Ok(rows) => rows,
             // A transaction with a fence, or another request for the same lock.
@@ -287,25 +283,4 @@ fn only<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Result<T, BackendError
 
 pub(super) fn decode<T: for<'r> FromRow<'r, PgRow>>(row: &PgRow) -> Result<T, BackendError> {
     T::from_row(row).map_err(|error| misunderstood().with_source(error))
-}
-
-fn misunderstood() -> BackendError {
-    let message = "postgres answered with other columns than expected";
-    BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
-}
-
-fn token(number: i64) -> FencingToken {
-    FencingToken::new(u64::try_from(number).unwrap_or(0))
-}
-
-fn duration(millis: i64) -> Duration {
-    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(MAX_MILLIS).min(MAX_MILLIS)
-}
-
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

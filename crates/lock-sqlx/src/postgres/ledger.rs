@@ -2,8 +2,12 @@
 
 use super::{
     error::failed,
-    leases::{decode, signed},
-    server::{Server, micros, run, statement},
+    leases::decode,
+    server::{Server, statement},
+};
+use crate::{
+    columns::{micros, signed},
+    connections::run,
 };
 use async_trait::async_trait;
 use lock_core::{

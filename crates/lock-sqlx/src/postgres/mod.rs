@@ -13,8 +13,8 @@ mod statements;
 mod wakes;
 
 use self::{ledger::Ledger, place::Place, server::Server, wakes::Wakes};
+use crate::connections::{in_time, run};
 use async_trait::async_trait;
-pub use check::migrate;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},
     LockError, LockName, Store, Worker,
@@ -35,7 +35,7 @@ use std::{
 
 /// Locks in a PostgreSQL database.
 ///
-/// Created by [`connect`](Self::connect). The tables are created by [`migrate`], or by connecting with
+/// Created by [`connect`](Self::connect). The tables are created by [`migrate`](crate::migrate), or by connecting with
 /// `?migrate=true`. Clones share their connections, which close with the last clone.
 ///
 /// # Guarantees
@@ -108,7 +108,7 @@ impl PostgresBackend {
             }
             server.check().await
         };
-        backend.run(check::in_time(checked)).await?;
+        backend.run(in_time(checked)).await?;
         Ok(backend)
     }
 
@@ -144,12 +144,17 @@ impl PostgresBackend {
         &self,
         work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> Result<T, BackendError> {
-        server::run(&self.inner.keeper, work).await
+        run(&self.inner.keeper, work).await
     }
 
     fn server(&self) -> Arc<Server> {
         self.inner.server.clone()
     }
+}
+
+/// Creates the tables.
+pub(crate) async fn migrate(url: &str) -> Result<(), LockError> {
+    Ok(in_time(check::create_tables(&Place::parse(url)?)).await?)
 }
 
 impl fmt::Debug for PostgresBackend {

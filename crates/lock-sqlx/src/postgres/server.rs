@@ -6,10 +6,14 @@ use super::{
     place::Place,
     statements::Statements,
 };
+use crate::{
+    columns::micros,
+    connections::{Connections, Lent},
+};
 use lock_core::{
     __private::{ServerClock, lock},
-    LockName, Worker,
-    backend::{Applied, BackendError, BackendErrorKind, ProcessId, SubscriptionRegistry},
+    LockName,
+    backend::{BackendError, ProcessId, SubscriptionRegistry},
     clock::UtcTime,
 };
 use sqlx::{
@@ -20,12 +24,8 @@ use sqlx::{
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, atomic::AtomicU32},
-    time::Duration,
 };
-use tokio::{
-    sync::{Notify, Semaphore, SemaphorePermit},
-    time::{Instant, timeout},
-};
+use tokio::{sync::Notify, time::Instant};
 
 /// The number of connections for all but acquires and batches of renewals, which may wait for rows.
 const UPKEEP: usize = 2;
@@ -33,25 +33,19 @@ const UPKEEP: usize = 2;
 /// The number of connections for the run ledger. The transactions that write wait for one another in the server.
 const LEDGER: usize = 2;
 
-/// A connection that was idle for this long may have been closed by something in between.
-const DOUBTED_AFTER: Duration = Duration::from_secs(10);
-
-/// The time within which such a connection shows that it was not.
-const PONG_WITHIN: Duration = Duration::from_secs(1);
-
 /// A server, as the clones of a backend share it.
 pub(super) struct Server {
     pub(super) place: Place,
     pub(super) statements: Statements,
     /// For acquires, which wait for the disk, and for transactions of the application that end with a fence.
-    pub(super) grants: Connections,
+    pub(super) grants: Connections<PgConnection>,
     /// For batches of renewals, which wait for nobody.
-    pub(super) renewals: Connections,
-    pub(super) upkeep: Connections,
+    pub(super) renewals: Connections<PgConnection>,
+    pub(super) upkeep: Connections<PgConnection>,
     /// For transactions of the run ledger.
-    pub(super) ledger: Connections,
+    pub(super) ledger: Connections<PgConnection>,
     /// For its renewals and heartbeats.
-    pub(super) beats: Connections,
+    pub(super) beats: Connections<PgConnection>,
     pub(super) watchers: SubscriptionRegistry,
     clock: ServerClock,
     /// The time at which the server was started.
@@ -67,55 +61,6 @@ pub(super) struct Server {
     pub(super) noted: Mutex<HashMap<LockName, Instant>>,
     /// Raised by each subscription.
     pub(super) subscribed: Notify,
-}
-
-/// Some connections to the server. Each is closed if its statement is given up, or fails without a word of the server.
-pub(super) struct Connections {
-    permits: Semaphore,
-    idle: Mutex<Vec<(PgConnection, Instant)>>,
-}
-
-impl Connections {
-    fn new(number: usize) -> Self {
-        Self { permits: Semaphore::new(number), idle: Mutex::default() }
-    }
-
-    fn idle(&self) -> Option<(PgConnection, Instant)> {
-        lock(&self.idle).pop()
-    }
-
-    fn keep(&self, connection: PgConnection) {
-        lock(&self.idle).push((connection, Instant::now()));
-    }
-}
-
-/// A connection that is closed unless it is given back.
-pub(super) struct Lent<'c> {
-    pub(super) connection: PgConnection,
-    loan: Loan<'c>,
-}
-
-impl Lent<'_> {
-    pub(super) fn give_back(mut self) {
-        self.loan.is_settled = true;
-        self.loan.from.keep(self.connection);
-    }
-}
-
-/// Unless it is settled, this closes the connections that are not used now: one has failed or was given up, so they have
-/// probably lost the server as well.
-struct Loan<'c> {
-    from: &'c Connections,
-    is_settled: bool,
-    _permit: Option<SemaphorePermit<'c>>,
-}
-
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            lock(&self.from.idle).clear();
-        }
-    }
 }
 
 impl Server {
@@ -166,25 +111,17 @@ impl Server {
     }
 
     /// Lends a connection. Waits while all are lent.
-    pub(super) async fn lend<'c>(&self, from: &'c Connections) -> Result<Lent<'c>, BackendError> {
-        // Never closed.
-        let permit = from.permits.acquire().await.ok();
-        let loan = Loan { from, is_settled: false, _permit: permit };
-        if let Some((mut connection, since)) = from.idle() {
-            if since.elapsed() < DOUBTED_AFTER
-                || matches!(timeout(PONG_WITHIN, connection.ping()).await, Ok(Ok(())))
-            {
-                return Ok(Lent { connection, loan });
-            }
-            lock(&from.idle).clear();
-        }
-        Ok(Lent { connection: self.open().await?, loan })
+    pub(super) async fn lend<'c>(
+        &self,
+        from: &'c Connections<PgConnection>,
+    ) -> Result<Lent<'c, PgConnection>, BackendError> {
+        from.lend(self.open()).await
     }
 
     /// Executes a statement, and returns all its rows once it is committed.
     pub(super) async fn execute(
         &self,
-        connections: &Connections,
+        connections: &Connections<PgConnection>,
         what: &str,
         statement: Query<'static, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, BackendError> {
@@ -194,7 +131,7 @@ impl Server {
     /// The same, but an error of the statement is returned as it is.
     pub(super) async fn try_execute(
         &self,
-        connections: &Connections,
+        connections: &Connections<PgConnection>,
         statement: Query<'static, Postgres, PgArguments>,
     ) -> Result<Result<Vec<PgRow>, sqlx::Error>, BackendError> {
         let mut lent = self.lend(connections).await?;
@@ -233,22 +170,4 @@ async fn in_transaction(
 /// Begins a statement.
 pub(super) fn statement(text: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(text.clone()))
-}
-
-/// Returns a time as a column has it.
-pub(super) fn micros(time: i64) -> UtcTime {
-    UtcTime::from_micros(u64::try_from(time).unwrap_or(0))
-}
-
-/// Runs a request in the keeper.
-pub(super) async fn run<T: Send + 'static>(
-    keeper: &Worker,
-    work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
-) -> Result<T, BackendError> {
-    keeper.run(work).await.unwrap_or_else(|_| Err(ended()))
-}
-
-pub(super) fn ended() -> BackendError {
-    let message = "the thread of the postgres store has ended: create a new store";
-    BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
 }

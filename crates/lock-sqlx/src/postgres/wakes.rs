@@ -1,10 +1,10 @@
 //! The task that hears of releases by other processes: by NOTIFY, or by looking.
 
 use super::{
-    check::{ANSWERS_WITHIN, in_time},
     error::failed,
-    server::{Server, ended, statement},
+    server::{Server, statement},
 };
+use crate::connections::{ANSWERS_WITHIN, ended, in_time};
 use lock_core::{
     __private::lock,
     LockName, Worker,

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod faulty;
+#[cfg(all(unix, feature = "servers"))]
+mod mariadb_server;
 mod memory;
 #[cfg(feature = "__planted")]
 mod planted;

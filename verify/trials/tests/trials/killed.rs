@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{LockFile, Referee, postgres},
+    stage::{LockFile, Referee, mariadb, postgres},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -23,11 +23,12 @@ const LOCKS: usize = 3;
 
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
-    let (_database, url) = postgres();
+    let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
     vec![
         kills(run, "", &server.url(), WAITERS),
         kills(run, " of a lock in an SQLite file", &file.url(), DATABASE_WAITERS),
-        kills(run, " of a lock in PostgreSQL", &url, DATABASE_WAITERS),
+        kills(run, " of a lock in PostgreSQL", &postgres, DATABASE_WAITERS),
+        kills(run, " of a lock in MariaDB", &mariadb, DATABASE_WAITERS),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{Bench, LockFile, Referee, on_a_runtime, postgres},
+    stage::{Bench, LockFile, Referee, mariadb, on_a_runtime, postgres},
 };
 use lock_testkit::RedisServer;
 use lock_trials::{
@@ -18,11 +18,12 @@ const AT_ONCE: usize = 10;
 
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
-    let (_database, url) = postgres();
+    let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
     vec![
         pauses(run, "", &server.url()),
         pauses(run, " of a lock in an SQLite file", &file.url()),
-        pauses(run, " of a lock in PostgreSQL", &url),
+        pauses(run, " of a lock in PostgreSQL", &postgres),
+        pauses(run, " of a lock in MariaDB", &mariadb),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions, Store};
-use lock_testkit::{PostgresServer, RedisServer};
+use lock_testkit::{MariaDbServer, PostgresServer, RedisServer};
 use lock_trials::{
     cli::Client,
     line::{Line, Order},
@@ -93,6 +93,14 @@ pub(crate) fn postgres() -> (PostgresServer, String) {
     let server = PostgresServer::with_settings(&["fsync=on"]);
     let url = format!("{}?migrate=true", server.url());
     // The tables are there before several processes connect at once.
+    on_a_runtime(async { drop(store(&url).await) });
+    (server, url)
+}
+
+/// A MariaDB database for locks, with its tables.
+pub(crate) fn mariadb() -> (MariaDbServer, String) {
+    let server = MariaDbServer::start();
+    let url = format!("{}?migrate=true", server.database("locks"));
     on_a_runtime(async { drop(store(&url).await) });
     (server, url)
 }

@@ -8,7 +8,6 @@ mod faults;
 mod fences;
 mod poolers;
 mod refused;
-mod rules;
 pub(crate) mod support;
 mod transactions;
 mod wake_ups;

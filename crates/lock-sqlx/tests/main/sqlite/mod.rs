@@ -4,5 +4,4 @@ mod conformance;
 mod fences;
 mod files;
 mod processes;
-mod rules;
 pub(crate) mod support;

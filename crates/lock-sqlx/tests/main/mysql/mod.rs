@@ -1,0 +1,6 @@
+//! Locks in MariaDB.
+
+mod conformance;
+mod fences;
+mod servers;
+pub(crate) mod support;
