@@ -45,6 +45,8 @@ mod migrate;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod renewals;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     columns::{self, duration, micros, millis, misunderstood, signed, token},
     connections::in_time,
+    renewals::RenewsTogether,
 };
 use lock_core::{
     LockName,
@@ -59,35 +60,14 @@ impl Server {
     async fn reenter(&self, request: AcquireRequest, depth: u32) -> Result<Reply<Acquired>, BackendError> {
         let AcquireRequest { name, lease, duration, not_after, .. } = request;
         let renewal = RenewRequest { name, lease, duration, not_after };
-        let text = format!("start transaction;{}commit;", renewal_of(&renewal, Some(i64::from(depth))));
+        let text = format!("start transaction;{}commit;", renewal_of(&renewal, Some(i64::from(depth)), ""));
         let rows = self.send(&self.upkeep, "enter a lock again", text).await?;
-        let reply = renewed(only(&rows)?, not_after);
-        Ok(reply.map(|renewed| match renewed {
+        let (now, renews, _): (i64, i64, i64) = only(&rows)?;
+        Ok(renewed(now, renews, not_after).map(|renewed| match renewed {
             Renewed::Renewed => Acquired::Reentered,
             Renewed::Late => Acquired::Late,
             _ => Acquired::Gone,
         }))
-    }
-
-    /// Renews leases in one transaction, in the order of their names, so that two of them do not wait for each other.
-    pub(super) async fn renew(
-        &self,
-        items: Vec<RenewRequest>,
-    ) -> Result<Vec<Result<Reply<Renewed>, BackendError>>, BackendError> {
-        let mut order: Vec<_> = (0..items.len()).collect();
-        order.sort_by_key(|&at| &items[at].name);
-        let mut text = String::from("start transaction;");
-        order.iter().for_each(|&at| text.push_str(&renewal_of(&items[at], None)));
-        text.push_str("commit;");
-        let rows = self.send(&self.renewals, "renew locks", text).await?;
-        if rows.len() != items.len() {
-            return Err(misunderstood());
-        }
-        let mut answers: Vec<_> = items.iter().map(|_| Err(misunderstood())).collect();
-        for (at, row) in order.into_iter().zip(&rows) {
-            answers[at] = decode(row).map(|row| renewed(row, items[at].not_after));
-        }
-        Ok(answers)
     }
 
     pub(super) async fn release(
@@ -165,7 +145,26 @@ impl Server {
     }
 }
 
-fn renewal_of(item: &RenewRequest, depth: Option<i64>) -> String {
+impl RenewsTogether for Server {
+    async fn renew_together(
+        &self,
+        batch: Vec<RenewRequest>,
+    ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
+        let renewals: String = batch.iter().map(|item| renewal_of(item, None, " skip locked")).collect();
+        let text = format!("start transaction;{renewals}commit;");
+        let rows = self.send(&self.renewals, "renew locks", text).await?;
+        if rows.len() != batch.len() {
+            return Err(misunderstood());
+        }
+        let answers = batch.iter().zip(&rows).map(|(item, row)| {
+            let (now, renews, is_skipped): (i64, i64, i64) = decode(row)?;
+            Ok((is_skipped == 0).then(|| renewed(now, renews, item.not_after)))
+        });
+        answers.collect()
+    }
+}
+
+fn renewal_of(item: &RenewRequest, depth: Option<i64>, waits: &str) -> String {
     let values = [
         ("name", Value::Text(item.name.as_str())),
         ("lease", Value::Text(&item.lease.to_string())),
@@ -173,11 +172,11 @@ fn renewal_of(item: &RenewRequest, depth: Option<i64>) -> String {
         ("not_after", Value::Number(signed(item.not_after.as_micros()))),
         ("depth", depth.into()),
     ];
-    statement(RENEW, &values)
+    statement(&RENEW.replace("{waits}", waits), &values)
 }
 
 /// Reads the answer to a renewal.
-fn renewed((now, renews): (i64, i64), not_after: UtcTime) -> Reply<Renewed> {
+fn renewed(now: i64, renews: i64, not_after: UtcTime) -> Reply<Renewed> {
     let now = micros(now);
     let renewed = match renews {
         0 if now > not_after => Renewed::Late,

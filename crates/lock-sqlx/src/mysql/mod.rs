@@ -12,7 +12,10 @@ mod statements;
 
 pub(crate) use self::place::Place;
 use self::server::Server;
-use crate::connections::{in_time, run};
+use crate::{
+    connections::{in_time, run},
+    renewals::renew,
+};
 use async_trait::async_trait;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},
@@ -172,7 +175,7 @@ impl AsyncBackend for MySqlBackend {
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let (server, number) = (self.server(), items.len());
-        let renewed = self.run(async move { server.renew(items).await }).await;
+        let renewed = self.run(async move { Ok(renew(&*server, items).await) }).await;
         renewed.unwrap_or_else(|error| vec![Err(error); number])
     }
 

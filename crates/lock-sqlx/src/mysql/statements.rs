@@ -2,8 +2,8 @@
 //! its own, at READ COMMITTED: a client that is suspended or lost keeps no row from others.
 //!
 //! - **The clock is read after the row is locked**, with `sysdate()`: `now()` is the begin of the statement.
-//! - **An operation that may meet a grant under way makes the row of its name first**, and so waits for that grant: a
-//!   row that is not committed yet cannot be locked.
+//! - **An operation that may meet a grant under way makes the row of its name first.** So it either sees the grant, or the
+//!   grant reads the clock after it, and is late if it has to be.
 //! - **A grant passes over the row of its fence while a transaction of the application has that row**, and is refused
 //!   then, without waiting.
 //! - **A busy lock is not written**, so that those who wait cost no flush of the log.
@@ -98,15 +98,15 @@ select @us as us, if(@grants, @first, null), if(@grants, @to, null), if(@busy, @
     @found and not @busy and not @open;";
 
 /// Renews a lease, in a transaction that has begun: name, lease, millis, not_after, and its depth, or null for the one that
-/// it has. Answers the time, and whether it was renewed.
+/// it has. Answers the time; whether it was renewed; and whether it was skipped, since another transaction has its row.
 pub(super) const RENEW: &str = "
-set @held_by = null, @expires = -1;
-select lease, expires_ms into @held_by, @expires from distlock_lock where name = :name for update;
+set @found = 0, @held_by = null, @expires = -1;
+select 1, lease, expires_ms into @found, @held_by, @expires from distlock_lock where name = :name for update{waits};
 set @us = :now;
 set @renews = coalesce(@held_by = :lease and @expires >= @us div 1000 and @us <= :not_after, 0);
 update distlock_lock set expires_ms = greatest(expires_ms, @us div 1000 + :millis), depth = coalesce(:depth, depth)
 where name = :name and @renews;
-select @us as us, @renews;";
+select @us as us, @renews, not @found and exists (select 1 from distlock_lock where name = :name);";
 
 /// Lowers the depth of a lease or frees it: name, lease, depth. Answers the time, whether the lease had it, and whether
 /// another one has it.

@@ -8,27 +8,18 @@ use super::{
 use crate::{
     columns::{self, duration, micros, millis, misunderstood, signed, token},
     connections::in_time,
+    renewals::RenewsTogether,
 };
 use lock_core::{
     LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ForceReleaseRequest,
-        ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-        StoredHold,
+        AcquireMode, AcquireRequest, Acquired, BackendError, ForceReleaseRequest, ForceReleased, Inspected,
+        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
 };
 use sqlx::{FromRow, postgres::PgRow};
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-use tokio::time::sleep;
-
-/// The number of attempts to renew a lease whose row another transaction has, and the pause between them.
-const RENEWALS: u32 = 6;
-const RENEWED_AFTER: Duration = Duration::from_millis(30);
+use std::sync::{Arc, atomic::Ordering};
 
 /// The number of releases after which expired rows are deleted.
 const SWEEP_EVERY: u32 = 64;
@@ -77,57 +68,6 @@ impl Server {
             Renewed::Late => Acquired::Late,
             _ => Acquired::Gone,
         }))
-    }
-
-    /// Renews leases. Those whose rows other transactions have wait for nobody, and are tried again a little later.
-    pub(super) async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let mut answers: Vec<_> = items.into_iter().map(|item| (item, None)).collect();
-        for attempt in 0..RENEWALS {
-            let mut names = HashSet::new();
-            // A name once.
-            let mut batch: Vec<_> = answers
-                .iter_mut()
-                .filter(|(item, answer)| answer.is_none() && names.insert(item.name.clone()))
-                .collect();
-            if batch.is_empty() {
-                break;
-            }
-            if attempt > 0 {
-                sleep(RENEWED_AFTER).await;
-            }
-            let replies = self.renew_together(batch.iter().map(|(item, _)| item)).await;
-            let mut replies = replies.map(IntoIterator::into_iter);
-            for (_, answer) in &mut batch {
-                *answer = match &mut replies {
-                    Ok(replies) => replies.next().flatten().map(Ok),
-                    Err(error) => Some(Err(error.clone())),
-                };
-            }
-        }
-        let skipped = || {
-            let message = "another transaction keeps the row of the lock in postgres; end it sooner";
-            Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message))
-        };
-        answers.into_iter().map(|(_, answer)| answer.unwrap_or_else(skipped)).collect()
-    }
-
-    /// Renews leases of different names. Returns `None` for those whose rows other transactions have.
-    async fn renew_together<'i>(
-        &self,
-        items: impl Iterator<Item = &'i RenewRequest> + Clone,
-    ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
-        let number = items.clone().count();
-        let query = statement(&self.statements.renew)
-            .bind(items.clone().map(|item| item.name.as_str().to_owned()).collect::<Vec<_>>())
-            .bind(items.clone().map(|item| item.lease.to_string()).collect::<Vec<_>>())
-            .bind(items.clone().map(|item| millis(item.duration)).collect::<Vec<_>>())
-            .bind(items.map(|item| signed(item.not_after.as_micros())).collect::<Vec<_>>())
-            .bind(vec![None::<i32>; number]);
-        let rows = self.execute(&self.renewals, "renew locks", query).await?;
-        if rows.len() != number {
-            return Err(misunderstood());
-        }
-        rows.iter().map(renewed).collect()
     }
 
     /// Renews a lease, and sets its depth.
@@ -235,6 +175,26 @@ impl Server {
         if let Err(error) = in_time(sweep).await {
             tracing::debug!(%error, "failed to delete expired rows of postgres");
         }
+    }
+}
+
+impl RenewsTogether for Server {
+    async fn renew_together(
+        &self,
+        batch: Vec<RenewRequest>,
+    ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
+        let (number, items) = (batch.len(), batch.iter());
+        let query = statement(&self.statements.renew)
+            .bind(items.clone().map(|item| item.name.as_str().to_owned()).collect::<Vec<_>>())
+            .bind(items.clone().map(|item| item.lease.to_string()).collect::<Vec<_>>())
+            .bind(items.clone().map(|item| millis(item.duration)).collect::<Vec<_>>())
+            .bind(items.map(|item| signed(item.not_after.as_micros())).collect::<Vec<_>>())
+            .bind(vec![None::<i32>; number]);
+        let rows = self.execute(&self.renewals, "renew locks", query).await?;
+        if rows.len() != number {
+            return Err(misunderstood());
+        }
+        rows.iter().map(renewed).collect()
     }
 }
 

@@ -13,7 +13,10 @@ mod statements;
 mod wakes;
 
 use self::{ledger::Ledger, place::Place, server::Server, wakes::Wakes};
-use crate::connections::{in_time, run};
+use crate::{
+    connections::{in_time, run},
+    renewals::renew,
+};
 use async_trait::async_trait;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},
@@ -192,7 +195,7 @@ impl AsyncBackend for PostgresBackend {
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let (server, number) = (self.server(), items.len());
-        let renewed = self.run(async move { Ok(server.renew(items).await) }).await;
+        let renewed = self.run(async move { Ok(renew(&*server, items).await) }).await;
         renewed.unwrap_or_else(|error| vec![Err(error); number])
     }
 

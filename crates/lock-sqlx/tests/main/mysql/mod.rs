@@ -4,3 +4,4 @@ mod conformance;
 mod fences;
 mod servers;
 pub(crate) mod support;
+mod transactions;
