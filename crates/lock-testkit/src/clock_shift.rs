@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::Command,
     sync::{Arc, LazyLock},
@@ -14,7 +15,7 @@ static LIBRARY: LazyLock<TempDir> = LazyLock::new(compile);
 /// An adjustable wall clock for the processes it is [given to](ClockShift::give_to), stored as an
 /// offset from the real one. Clones share the offset.
 ///
-/// Affects programs that read the time through libc, such as Redis and Rust's `SystemTime`.
+/// Affects programs that read the time through libc, such as Redis, the databases and Rust's `SystemTime`.
 /// Monotonic clocks are not affected.
 #[derive(Debug, Clone)]
 pub struct ClockShift {
@@ -28,7 +29,7 @@ impl ClockShift {
     /// Panics if there is no C compiler or the temporary directory cannot be created.
     #[must_use]
     pub fn new() -> Self {
-        let directory = tempfile::tempdir().expect("failed to create a temporary directory");
+        let directory = folder();
         let this = Self { directory: Arc::new(directory) };
         this.set_micros(0);
         this
@@ -67,8 +68,15 @@ impl Default for ClockShift {
     }
 }
 
+/// A folder that other users can read: databases run as users of their own.
+fn folder() -> TempDir {
+    let readable = fs::Permissions::from_mode(0o755);
+    let folder = tempfile::Builder::new().permissions(readable).tempdir();
+    folder.expect("failed to create a temporary directory")
+}
+
 fn compile() -> TempDir {
-    let directory = tempfile::tempdir().expect("failed to create a temporary directory");
+    let directory = folder();
     let (source, library) = (directory.path().join("clock_shift.c"), directory.path().join("clock_shift.so"));
     fs::write(&source, include_str!("clock_shift.c")).expect("failed to write to the temporary directory");
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());

@@ -1,6 +1,9 @@
 //! A private MariaDB server for tests.
 
-use crate::process::{self, PATIENCE, Process, Watchdog};
+use crate::{
+    ClockShift,
+    process::{self, PATIENCE, Process, Watchdog},
+};
 use rustix::process::Signal;
 use std::{
     env, fmt,
@@ -40,6 +43,7 @@ pub struct MariaDbServer {
     watchdog: Arc<Watchdog>,
     directory: TempDir,
     settings: Vec<String>,
+    clock: Option<ClockShift>,
 }
 
 impl MariaDbServer {
@@ -60,10 +64,20 @@ impl MariaDbServer {
     #[must_use]
     #[track_caller]
     pub fn with_settings(settings: &[&str]) -> Self {
-        Self::try_with_settings(settings).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start(settings, None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_with_settings(settings: &[&str]) -> io::Result<Self> {
+    /// Starts a server with this wall clock.
+    ///
+    /// # Panics
+    /// Panics like [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn with_clock(clock: &ClockShift) -> Self {
+        Self::try_start(&[], Some(clock.clone())).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_start(settings: &[&str], clock: Option<ClockShift>) -> io::Result<Self> {
         let user = process::unprivileged(&USERS)?;
         let directory = tempfile::Builder::new().prefix("lock-testkit-mariadb-").tempdir()?;
         if let Some((user, group)) = user {
@@ -71,7 +85,8 @@ impl MariaDbServer {
         }
         let watchdog = Arc::new(Watchdog::new(directory.path(), "KILL"));
         let settings = settings.iter().map(|setting| format!("--{setting}")).collect();
-        let mut server = Self { process: Mutex::default(), port: 0, user, watchdog, directory, settings };
+        let mut server =
+            Self { process: Mutex::default(), port: 0, user, watchdog, directory, settings, clock };
         server.output(
             server
                 .command("mariadb-install-db")?
@@ -193,6 +208,9 @@ impl MariaDbServer {
             "--max-connections=500",
         ]);
         command.args(&self.settings);
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
+        }
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
         let begin = Instant::now();

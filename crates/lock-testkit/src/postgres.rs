@@ -1,6 +1,9 @@
 //! A private PostgreSQL server for tests.
 
-use crate::process::{self, PATIENCE, Process, Watchdog};
+use crate::{
+    ClockShift,
+    process::{self, PATIENCE, Process, Watchdog},
+};
 use rustix::process::Signal;
 use std::{
     env,
@@ -45,6 +48,7 @@ pub struct PostgresServer {
     watchdog: Arc<Watchdog>,
     directory: TempDir,
     settings: Vec<String>,
+    clock: Option<ClockShift>,
 }
 
 impl PostgresServer {
@@ -65,7 +69,17 @@ impl PostgresServer {
     #[must_use]
     #[track_caller]
     pub fn with_settings(settings: &[&str]) -> Self {
-        Self::try_with_settings(settings).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_with(settings, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts a server with settings and this wall clock.
+    ///
+    /// # Panics
+    /// Panics like [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn with_clock(settings: &[&str], clock: &ClockShift) -> Self {
+        Self::try_with(settings, Some(clock.clone())).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a server like [`start`](Self::start), for a program that reports the error.
@@ -74,10 +88,10 @@ impl PostgresServer {
     /// Returns an error of the kind [`NotFound`](io::ErrorKind::NotFound) if PostgreSQL is not installed, and another
     /// one if it does not start. The message contains the remedy or the server's log.
     pub fn try_start() -> io::Result<Self> {
-        Self::try_with_settings(&[])
+        Self::try_with(&[], None)
     }
 
-    fn try_with_settings(settings: &[&str]) -> io::Result<Self> {
+    fn try_with(settings: &[&str], clock: Option<ClockShift>) -> io::Result<Self> {
         let installation = Installation::find()?;
         let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
         if let Some((user, group)) = installation.user {
@@ -87,7 +101,7 @@ impl PostgresServer {
         let user = format!("--username={OWN_USER}");
         let options = [&user, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", "data"];
         installation.output("initdb", directory.path(), options)?;
-        Self::on(installation, version, directory, settings)
+        Self::on(installation, version, directory, settings, clock)
     }
 
     /// Starts a standby of this server, which replicates to it asynchronously unless it has a setting for it.
@@ -111,7 +125,7 @@ impl PostgresServer {
             ["-h", "127.0.0.1", "-p", &port, "-U", OWN_USER, "-D", "data", "-R", "-c", "fast", "--no-sync"];
         installation.output("pg_basebackup", directory.path(), options)?;
         let settings: Vec<_> = self.settings.iter().map(String::as_str).collect();
-        Self::on(installation, self.version.clone(), directory, &settings)
+        Self::on(installation, self.version.clone(), directory, &settings, None)
     }
 
     /// Makes a standby a primary. Returns once it accepts writes.
@@ -132,11 +146,20 @@ impl PostgresServer {
         version: String,
         directory: TempDir,
         settings: &[&str],
+        clock: Option<ClockShift>,
     ) -> io::Result<Self> {
         let watchdog = Arc::new(Watchdog::new(directory.path(), "QUIT"));
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut server =
-            Self { process: Mutex::default(), port: 0, version, installation, watchdog, directory, settings };
+        let mut server = Self {
+            process: Mutex::default(),
+            port: 0,
+            version,
+            installation,
+            watchdog,
+            directory,
+            settings,
+            clock,
+        };
         let begin = Instant::now();
         loop {
             server.port = process::free_port();
@@ -240,6 +263,9 @@ impl PostgresServer {
         command.args(
             defaults.into_iter().chain(self.settings.iter().map(String::as_str)).flat_map(|s| ["-c", s]),
         );
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
+        }
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
         let begin = Instant::now();

@@ -2,48 +2,86 @@
 
 use crate::{
     figure::{Figure, Run},
+    stage::migrated,
     support::{command, node},
 };
-use lock_testkit::{ClockShift, RedisServer};
+use lock_testkit::{ClockShift, MariaDbServer, PostgresServer, RedisServer};
 use lock_trials::{
     line::{Order, now},
     process::Process,
     process::at_once,
 };
-use std::{path::Path, thread::sleep, time::Duration};
+use std::{any::Any, path::Path, thread::sleep, time::Duration};
 
 const LEASE: u64 = 3_000;
 const HOUR: i64 = 3_600;
 const AT_ONCE: usize = 10;
+/// The servers whose clocks step at the same time.
+const PLACES: [Place; 10] = {
+    use Place::{MariaDb, Postgres, Redis};
+    [Redis, Redis, Redis, Redis, Redis, Redis, Postgres, Postgres, MariaDb, MariaDb]
+};
 
 pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
     let rounds = run.times(1, 2);
     for _ in 0..rounds {
-        at_once(AT_ONCE, |_| server_steps_ahead());
-        at_once(AT_ONCE, |_| server_steps_back());
+        at_once(PLACES.len(), |number| server_steps_ahead(PLACES[number]));
+        at_once(PLACES.len(), |number| server_steps_back(PLACES[number]));
         at_once(AT_ONCE, |_| client_steps());
     }
-    let times = rounds * AT_ONCE;
-    vec![
-        Figure::new(
-            "server's clock steps ahead by an hour",
+    let mut figures = Vec::new();
+    for place in [Place::Redis, Place::Postgres, Place::MariaDb] {
+        let times = rounds * PLACES.iter().filter(|&&other| other == place).count();
+        figures.push(Figure::new(
+            format!("clock of {place:?} steps ahead by an hour"),
             times,
             "all leases end; the holder learns it within a renewal; no stale write",
             "0 stale writes accepted",
-        ),
-        Figure::new(
-            "server's clock steps back by an hour, and ahead again",
+        ));
+        figures.push(Figure::new(
+            format!("clock of {place:?} steps back by an hour, and ahead again"),
             times,
             "the step back loses no hold; tokens rise",
             "0 lost, 0 smaller tokens",
-        ),
-        Figure::new(
-            "client's wall clock steps ahead and back by an hour",
-            times,
-            "no hold is lost",
-            "0 lost",
-        ),
-    ]
+        ));
+    }
+    figures.push(Figure::new(
+        "client's wall clock steps ahead and back by an hour",
+        rounds * AT_ONCE,
+        "no hold is lost",
+        "0 lost",
+    ));
+    figures
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    Redis,
+    Postgres,
+    MariaDb,
+}
+
+impl Place {
+    /// Starts a server with this clock. It runs as long as the first value.
+    fn start(self, clock: &ClockShift) -> (Box<dyn Any>, String) {
+        match self {
+            Self::Redis => {
+                let server = RedisServer::builder().clock(clock).start();
+                let url = server.url();
+                (Box::new(server), url)
+            }
+            Self::Postgres => {
+                let server = PostgresServer::with_clock(&["fsync=on"], clock);
+                let url = migrated(server.url());
+                (Box::new(server), url)
+            }
+            Self::MariaDb => {
+                let server = MariaDbServer::with_clock(clock);
+                let url = migrated(server.database("locks"));
+                (Box::new(server), url)
+            }
+        }
+    }
 }
 
 fn held(node: &mut Process) -> bool {
@@ -61,18 +99,18 @@ fn writes(node: &mut Process) -> bool {
     node.expect("write").is("accepted")
 }
 
-/// Expiries in Redis are times of its wall clock, so all leases end at once. The holder learns it at its next renewal;
+/// Expiries are times of the server's wall clock, so all leases end at once. The holder learns it at its next renewal;
 /// until then only the fence rejects its writes.
-fn server_steps_ahead() {
+fn server_steps_ahead(place: Place) {
     let clock = ClockShift::new();
-    let server = RedisServer::builder().clock(&clock).start();
+    let (_server, url) = place.start(&clock);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("fenced.sqlite");
-    let mut first = node(&server.url(), LEASE, &["hold", "x"]);
+    let mut first = node(&url, LEASE, &["hold", "x"]);
     let token = first.expect("held").number("token");
     assert!(reads(&mut first, &file));
     clock.set(HOUR);
-    let mut second = node(&server.url(), LEASE, &["hold", "x"]);
+    let mut second = node(&url, LEASE, &["hold", "x"]);
     assert!(second.expect("held").number("token") > token);
     assert!(reads(&mut second, &file));
     assert!(!writes(&mut first));
@@ -83,10 +121,10 @@ fn server_steps_ahead() {
 }
 
 /// Leases last longer by the step. In neither direction does a live holder lose its lock, and tokens keep increasing.
-fn server_steps_back() {
+fn server_steps_back(place: Place) {
     let clock = ClockShift::new();
-    let server = RedisServer::builder().clock(&clock).start();
-    let mut holder = node(&server.url(), LEASE, &["hold", "x"]);
+    let (_server, url) = place.start(&clock);
+    let mut holder = node(&url, LEASE, &["hold", "x"]);
     let mut last = holder.expect("held").number("token");
     for step in [-HOUR, 0] {
         clock.set(step);

@@ -91,18 +91,21 @@ impl LockFile {
 /// A PostgreSQL database for locks, with its tables.
 pub(crate) fn postgres() -> (PostgresServer, String) {
     let server = PostgresServer::with_settings(&["fsync=on"]);
-    let url = format!("{}?migrate=true", server.url());
-    // The tables are there before several processes connect at once.
-    on_a_runtime(async { drop(store(&url).await) });
+    let url = migrated(server.url());
     (server, url)
 }
 
 /// A MariaDB database for locks, with its tables.
 pub(crate) fn mariadb() -> (MariaDbServer, String) {
     let server = MariaDbServer::start();
-    let url = format!("{}?migrate=true", server.database("locks"));
-    on_a_runtime(async { drop(store(&url).await) });
+    let url = migrated(server.database("locks"));
     (server, url)
+}
+
+/// Creates the tables of locks, before several processes connect at once, and returns the URL.
+pub(crate) fn migrated(url: String) -> String {
+    on_a_runtime(async { lock_sqlx::migrate(&url).await.expect("the tables are created") });
+    url
 }
 
 /// Returns the keys of locks, excluding counters, which are kept for a while.
