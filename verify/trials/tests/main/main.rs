@@ -1,5 +1,6 @@
 //! Tests that need several processes: kills and pauses are real.
 
+mod at_rest;
 mod books;
 mod counting;
 mod cron;

@@ -33,13 +33,13 @@ pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
     for place in [Place::Redis, Place::Postgres, Place::MariaDb] {
         let times = rounds * PLACES.iter().filter(|&&other| other == place).count();
         figures.push(Figure::new(
-            format!("clock of {place:?} steps ahead by an hour"),
+            format!("clock of {} steps ahead by an hour", place.name()),
             times,
             "all leases end; the holder learns it within a renewal; no stale write",
             "0 stale writes accepted",
         ));
         figures.push(Figure::new(
-            format!("clock of {place:?} steps back by an hour, and ahead again"),
+            format!("clock of {} steps back by an hour, and ahead again", place.name()),
             times,
             "the step back loses no hold; tokens rise",
             "0 lost, 0 smaller tokens",
@@ -54,7 +54,7 @@ pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
     figures
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Place {
     Redis,
     Postgres,
@@ -62,6 +62,14 @@ enum Place {
 }
 
 impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "Redis",
+            Self::Postgres => "PostgreSQL",
+            Self::MariaDb => "MariaDB",
+        }
+    }
+
     /// Starts a server with this clock. It runs as long as the first value.
     fn start(self, clock: &ClockShift) -> (Box<dyn Any>, String) {
         match self {

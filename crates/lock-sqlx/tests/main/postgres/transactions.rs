@@ -171,3 +171,32 @@ async fn rows_of_another_transaction_delay_no_other_renewal() {
     );
     tx.rollback().await.unwrap();
 }
+
+/// A report or a backup keeps its transaction open, so the old versions of a hot row pile up. Nothing waits for it. A long
+/// run keeps it open for 60 s, and prints how much slower the lock becomes.
+#[tokio::test]
+async fn open_snapshot_holds_up_nothing() {
+    let schema = Schema::new();
+    let (locks, pool) = (schema.locks().await, schema.pool().await);
+    let lock = locks.named("x").unwrap();
+    let mut last = lock.acquire().await.unwrap().fencing_token();
+    let mut snapshot = pool.begin_with("begin isolation level repeatable read").await.unwrap();
+    let read = "select first from distlock_lock where name = 'x'";
+    let seen: i64 = sqlx::query_scalar(read).fetch_one(&mut *snapshot).await.unwrap();
+    let long = std::env::var_os("LOCK_LONG").is_some();
+    let (begin, mut cycles) = (std::time::Instant::now(), 0);
+    let (mut slices, slice) = (Vec::new(), Duration::from_secs(10));
+    while if long { begin.elapsed() < slice * 6 } else { cycles < 300 } {
+        let guard = lock.acquire().await.unwrap();
+        assert!(guard.fencing_token() > last);
+        last = guard.fencing_token();
+        assert!(guard.release().await.unwrap().was_held());
+        cycles += 1;
+        if begin.elapsed() >= slice * (slices.len() as u32 + 1) {
+            slices.push(cycles - slices.iter().sum::<u64>());
+        }
+    }
+    println!("cycles in each 10 s beside an open snapshot: {slices:?}");
+    let still: i64 = sqlx::query_scalar(read).fetch_one(&mut *snapshot).await.unwrap();
+    assert_eq!(still, seen, "the snapshot was open");
+}
