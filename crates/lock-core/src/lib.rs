@@ -145,7 +145,7 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::otel::Instruments;
     pub use crate::{
-        backend::{async_backend::in_background, operation::Answer},
+        backend::{async_backend::in_background, on_worker::OnWorker, operation::Answer},
         clock::ServerClock,
         driver::has_timer,
         error::no_runtime,

@@ -6,6 +6,7 @@
 
 pub(crate) mod async_backend;
 mod error;
+pub(crate) mod on_worker;
 pub(crate) mod operation;
 mod reply;
 pub(crate) mod request;

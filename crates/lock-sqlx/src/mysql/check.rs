@@ -17,8 +17,10 @@ const OLDEST_MYSQL: (u32, u32) = (8, 0);
 const LOOK: &str = "
 select version(), cast(@@global.read_only as signed), cast(@@global.innodb_flush_log_at_trx_commit as signed), :now;";
 
-/// Answers a row if the server is part of a Galera cluster.
-const GALERA: &str = "show global variables where variable_name = 'wsrep_on' and value = 'ON'";
+/// Answers a row if the server is part of a cluster in which several servers write.
+const CLUSTER: &str = "
+show global variables where variable_name = 'wsrep_on' and value = 'ON'
+    or variable_name = 'group_replication_single_primary_mode' and value = 'OFF'";
 
 /// Uses each right on the tables, without an effect, and reads their version.
 const PROBE: &str = "
@@ -60,11 +62,11 @@ pub(super) async fn check(connection: &mut MySqlConnection) -> Result<i64, Backe
             "the server has `innodb_flush_log_at_trx_commit = {flushes}`, and would lose grants in a crash: set it to 1"
         )));
     }
-    let galera = sqlx::raw_sql(GALERA).fetch_optional(&mut *connection).await.map_err(failed)?;
-    if galera.is_some() {
+    let cluster = sqlx::raw_sql(CLUSTER).fetch_optional(&mut *connection).await.map_err(failed)?;
+    if cluster.is_some() {
         return Err(misconfigured(
-            "the server is part of a Galera cluster, whose servers do not keep rows locked for each other: use a server \
-             with replicas",
+            "the server is part of a cluster in which several servers write, and do not keep rows locked for each other: \
+             use a server with replicas",
         ));
     }
     let probe = sqlx::raw_sql(PROBE).fetch_optional(&mut *connection).await.map_err(failed)?;

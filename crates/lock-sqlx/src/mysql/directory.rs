@@ -5,40 +5,44 @@ use super::{
     statements::{LIST, READ_CARD, REMOVE_CARD, Value, WRITE_CARD},
 };
 use crate::columns::millis;
+use async_trait::async_trait;
 use lock_core::{
+    __private::{decode_card, encode_card},
     LockName,
-    backend::{BackendError, ProcessId},
-    inspect::{ListLimits, Listing},
+    backend::{BackendError, Directory, ProcessId},
+    inspect::{ListLimits, Listing, ProcessCard},
 };
 use std::time::Duration;
 
-impl Server {
-    pub(super) async fn write_card(
+#[async_trait]
+impl Directory for Server {
+    async fn write_card(
         &self,
         process: ProcessId,
-        card: String,
+        card: ProcessCard,
         ttl: Duration,
     ) -> Result<(), BackendError> {
         let values = [
             ("process", Value::Text(&process.to_string())),
-            ("card", Value::Text(&card)),
+            ("card", Value::Text(&encode_card(&card))),
             ("millis", Value::Number(millis(ttl))),
         ];
         self.execute(&self.upkeep, "write a process card", WRITE_CARD, &values).await.map(drop)
     }
 
-    pub(super) async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
+    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
         let values = [("process", Value::Text(&process.to_string()))];
         self.execute(&self.upkeep, "remove a process card", REMOVE_CARD, &values).await.map(drop)
     }
 
-    pub(super) async fn read_card(&self, process: ProcessId) -> Result<Option<Vec<u8>>, BackendError> {
+    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
         let values = [("process", Value::Text(&process.to_string()))];
         let rows = self.execute(&self.upkeep, "read a process card", READ_CARD, &values).await?;
-        rows.first().map(|row| decode::<(Vec<u8>,)>(row).map(|(card,)| card)).transpose()
+        let card = rows.first().map(decode::<(Vec<u8>,)>).transpose()?;
+        Ok(card.and_then(|(card,)| decode_card(&card)))
     }
 
-    pub(super) async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
+    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
         // One more, which says that there are more.
         let limit = i64::try_from(limits.names()).unwrap_or(i64::MAX - 1) + 1;
         let values = [("prefix", Value::Text(&prefix)), ("limit", Value::Number(limit))];

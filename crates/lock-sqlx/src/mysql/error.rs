@@ -36,7 +36,7 @@ fn describe(what: &str, applied: Option<Applied>, error: sqlx::Error) -> Backend
             Applied::No,
             ": the server is read-only, such as a replica; connect to the primary",
         ),
-        (Some(1205 | 1213), _) => {
+        (Some(1020 | 1205 | 1213), _) => {
             (Kind::Unavailable, Applied::No, ": another transaction keeps the row; end it sooner")
         }
         (Some(1665), _) => (

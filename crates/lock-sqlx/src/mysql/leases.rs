@@ -7,29 +7,43 @@ use super::{
 use crate::{
     columns::{self, duration, micros, millis, misunderstood, signed, token},
     connections::in_time,
-    renewals::RenewsTogether,
+    renewals::{self, RenewsTogether},
 };
+use async_trait::async_trait;
 use lock_core::{
     LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, BackendError, ForceReleaseRequest, ForceReleased, Inspected,
-        ReleaseRequest, Released, RenewRequest, Renewed, Reply, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind,
+        Capabilities, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
 };
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// The time after which a lock is tried again whose fence a transaction has.
 const FENCED_FOR: Duration = Duration::from_millis(250);
 
+/// The attempts to lock a row that was made before, which a sweep has deleted meanwhile.
+const ATTEMPTS: u32 = 5;
+
+/// The renewals in one request, which is far below the shortest `max_allowed_packet` in use.
+const RENEWALS: usize = 100;
+
 /// The number of releases after which expired rows are deleted.
 const SWEEP_EVERY: u32 = 64;
 
-impl Server {
-    pub(super) async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+#[async_trait]
+impl AsyncBackend for Server {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("mysql")
+    }
+
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
+        self.now()
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         let (reserve, floor) = match request.mode {
             AcquireMode::New { reserve, floor } => (reserve, floor),
             AcquireMode::Reenter { depth } => return self.reenter(request, depth).await,
@@ -43,37 +57,33 @@ impl Server {
             ("floor", floor.map(columns::floor).into()),
             ("retention", columns::retention(request.retention).into()),
         ];
-        let rows = self.execute(&self.grants, "acquire a lock", ACQUIRE, &values).await?;
-        type Row = (i64, Option<i64>, Option<i64>, Option<i64>, i64);
-        let (now, first, last, remaining, is_fenced): Row = only(&rows)?;
-        let now = micros(now);
-        let acquired = match (first, last) {
-            (Some(first), Some(last)) => Acquired::Granted { first: token(first), last: token(last) },
-            _ if now > request.not_after => Acquired::Late,
-            _ if is_fenced != 0 => Acquired::Busy { remaining: Some(FENCED_FOR) },
-            _ => Acquired::Busy { remaining: remaining.map(duration) },
-        };
-        Ok(Reply::new(now, acquired))
+        for _ in 0..ATTEMPTS {
+            let rows = self.execute(&self.grants, "acquire a lock", ACQUIRE, &values).await?;
+            type Row = (i64, Option<i64>, Option<i64>, Option<i64>, i64, i64, i64);
+            let (now, first, last, remaining, is_fenced, is_found, is_read_only): Row = only(&rows)?;
+            let now = micros(now);
+            let acquired = match (first, last) {
+                (Some(first), Some(last)) => Acquired::Granted { first: token(first), last: token(last) },
+                _ if now > request.not_after => Acquired::Late,
+                _ if is_read_only != 0 => return Err(read_only()),
+                _ if is_found == 0 => continue,
+                _ if is_fenced != 0 => {
+                    // No time: an earlier attempt with this lease may have the lock, so none is settled.
+                    let busy = Acquired::Busy { remaining: Some(FENCED_FOR) };
+                    return Ok(Reply::new(UtcTime::from_micros(0), busy));
+                }
+                _ => Acquired::Busy { remaining: remaining.map(duration) },
+            };
+            return Ok(Reply::new(now, acquired));
+        }
+        Err(swept())
     }
 
-    /// Raises the depth of a lease.
-    async fn reenter(&self, request: AcquireRequest, depth: u32) -> Result<Reply<Acquired>, BackendError> {
-        let AcquireRequest { name, lease, duration, not_after, .. } = request;
-        let renewal = RenewRequest { name, lease, duration, not_after };
-        let text = format!("start transaction;{}commit;", renewal_of(&renewal, Some(i64::from(depth)), ""));
-        let rows = self.send(&self.upkeep, "enter a lock again", text).await?;
-        let (now, renews, _): (i64, i64, i64) = only(&rows)?;
-        Ok(renewed(now, renews, not_after).map(|renewed| match renewed {
-            Renewed::Renewed => Acquired::Reentered,
-            Renewed::Late => Acquired::Late,
-            _ => Acquired::Gone,
-        }))
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        renewals::renew(self, items).await
     }
 
-    pub(super) async fn release(
-        self: Arc<Self>,
-        request: ReleaseRequest,
-    ) -> Result<Reply<Released>, BackendError> {
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let ReleaseRequest { name, lease, depth_left, .. } = request;
         let (now, had_it, held_by_other) = self.free(&name, &lease.to_string(), depth_left).await?;
         let released = match (had_it, depth_left) {
@@ -82,17 +92,12 @@ impl Server {
             (true, _) => Released::Kept,
         };
         if self.releases.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
-            let server = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = in_time(server.sweep()).await {
-                    tracing::debug!(%error, "failed to delete expired rows of mysql");
-                }
-            });
+            self.sweeps.notify_one();
         }
         Ok(Reply::new(now, released))
     }
 
-    pub(super) async fn force_release(
+    async fn force_release(
         &self,
         request: ForceReleaseRequest,
     ) -> Result<Reply<ForceReleased>, BackendError> {
@@ -100,24 +105,7 @@ impl Server {
         Ok(Reply::new(now, if had_it { ForceReleased::Released } else { ForceReleased::HolderChanged }))
     }
 
-    /// Lowers the depth of a lease or frees it. Returns whether the lease had it, and whether another one has it.
-    async fn free(
-        &self,
-        name: &LockName,
-        lease: &str,
-        depth: u32,
-    ) -> Result<(UtcTime, bool, bool), BackendError> {
-        let values = [
-            ("name", Value::Text(name.as_str())),
-            ("lease", Value::Text(lease)),
-            ("depth", Value::Number(i64::from(depth))),
-        ];
-        let rows = self.execute(&self.upkeep, "release a lock", RELEASE, &values).await?;
-        let (now, had_it, held_by_other): (i64, i64, i64) = only(&rows)?;
-        Ok((micros(now), had_it != 0, held_by_other != 0))
-    }
-
-    pub(super) async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         let values = [("name", Value::Text(name.as_str()))];
         let rows = self.execute(&self.upkeep, "read a lock", INSPECT, &values).await?;
         let (now, lease, depth, expires): (i64, Option<Vec<u8>>, Option<i64>, Option<i64>) = only(&rows)?;
@@ -132,8 +120,59 @@ impl Server {
         };
         Ok(Reply::new(now, inspected))
     }
+}
 
-    /// Deletes expired rows. If that fails, the next sweep does it.
+impl Server {
+    /// Raises the depth of a lease.
+    async fn reenter(&self, request: AcquireRequest, depth: u32) -> Result<Reply<Acquired>, BackendError> {
+        let AcquireRequest { name, lease, duration, not_after, .. } = request;
+        let renewal = RenewRequest { name, lease, duration, not_after };
+        let text = format!("start transaction;{}commit;", renewal_of(&renewal, Some(i64::from(depth)), ""));
+        let rows = self.send(&self.upkeep, "enter a lock again", text).await?;
+        let (now, renews, _, is_read_only): (i64, i64, i64, i64) = only(&rows)?;
+        if is_read_only != 0 {
+            return Err(read_only());
+        }
+        Ok(renewed(now, renews, not_after).map(|renewed| match renewed {
+            Renewed::Renewed => Acquired::Reentered,
+            Renewed::Late => Acquired::Late,
+            _ => Acquired::Gone,
+        }))
+    }
+
+    /// Lowers the depth of a lease or frees it. Returns whether the lease had it, and whether another one has it.
+    async fn free(
+        &self,
+        name: &LockName,
+        lease: &str,
+        depth: u32,
+    ) -> Result<(UtcTime, bool, bool), BackendError> {
+        let values = [
+            ("name", Value::Text(name.as_str())),
+            ("lease", Value::Text(lease)),
+            ("depth", Value::Number(i64::from(depth))),
+        ];
+        for _ in 0..ATTEMPTS {
+            let rows = self.execute(&self.upkeep, "release a lock", RELEASE, &values).await?;
+            let (now, had_it, held_by_other, is_found): (i64, i64, i64, i64) = only(&rows)?;
+            // Without a locked row, a grant may be under way.
+            if is_found != 0 {
+                return Ok((micros(now), had_it != 0, held_by_other != 0));
+            }
+        }
+        Err(swept())
+    }
+
+    /// Deletes expired rows from time to time, for ever. If that fails, the next sweep does it.
+    pub(super) async fn sweep_when_due(&self) {
+        loop {
+            self.sweeps.notified().await;
+            if let Err(error) = in_time(self.sweep()).await {
+                tracing::debug!(%error, "failed to delete expired rows of mysql");
+            }
+        }
+    }
+
     async fn sweep(&self) -> Result<(), BackendError> {
         for row in self.execute(&self.upkeep, "find expired rows", EXPIRED, &[]).await? {
             let (name,): (Vec<u8>,) = decode(&row)?;
@@ -150,17 +189,23 @@ impl RenewsTogether for Server {
         &self,
         batch: Vec<RenewRequest>,
     ) -> Result<Vec<Option<Reply<Renewed>>>, BackendError> {
-        let renewals: String = batch.iter().map(|item| renewal_of(item, None, " skip locked")).collect();
-        let text = format!("start transaction;{renewals}commit;");
-        let rows = self.send(&self.renewals, "renew locks", text).await?;
-        if rows.len() != batch.len() {
-            return Err(misunderstood());
+        let mut answers = Vec::with_capacity(batch.len());
+        for batch in batch.chunks(RENEWALS) {
+            let renewals: String = batch.iter().map(|item| renewal_of(item, None, " skip locked")).collect();
+            let text = format!("start transaction;{renewals}commit;");
+            let rows = self.send(&self.renewals, "renew locks", text).await?;
+            if rows.len() != batch.len() {
+                return Err(misunderstood());
+            }
+            for (item, row) in batch.iter().zip(&rows) {
+                let (now, renews, is_skipped, is_read_only): (i64, i64, i64, i64) = decode(row)?;
+                if is_read_only != 0 {
+                    return Err(read_only());
+                }
+                answers.push((is_skipped == 0).then(|| renewed(now, renews, item.not_after)));
+            }
         }
-        let answers = batch.iter().zip(&rows).map(|(item, row)| {
-            let (now, renews, is_skipped): (i64, i64, i64) = decode(row)?;
-            Ok((is_skipped == 0).then(|| renewed(now, renews, item.not_after)))
-        });
-        answers.collect()
+        Ok(answers)
     }
 }
 
@@ -184,4 +229,15 @@ fn renewed(now: i64, renews: i64, not_after: UtcTime) -> Reply<Renewed> {
         _ => Renewed::Renewed,
     };
     Reply::new(now, renewed)
+}
+
+/// A user with enough rights could write all the same, but locks would then be granted here and on the new primary.
+fn read_only() -> BackendError {
+    let message = "the server is read-only, such as a former primary: connect to the primary";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
+}
+
+fn swept() -> BackendError {
+    let message = "the row of the lock was deleted again and again: set a longer retention";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
 }

@@ -12,23 +12,14 @@ mod statements;
 
 pub(crate) use self::place::Place;
 use self::server::Server;
-use crate::{
-    connections::{in_time, run},
-    renewals::renew,
-};
+use crate::connections::in_time;
 use async_trait::async_trait;
 use lock_core::{
-    __private::{decode_card, encode_card, no_runtime},
-    LockError, LockName, Store, Worker,
-    backend::{
-        AcquireRequest, Acquired, AsyncBackend, BackendError, Capabilities, Connector, Directory,
-        ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply,
-    },
-    clock::UtcTime,
-    inspect::{ListLimits, Listing, ProcessCard},
+    __private::{OnWorker, no_runtime},
+    LockError, Store, Worker,
+    backend::Connector,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 /// Locks in a MariaDB or MySQL database.
 ///
@@ -58,12 +49,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// fencing counter has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct MySqlBackend {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    server: Arc<Server>,
-    keeper: Worker,
+    inner: Arc<OnWorker<Server>>,
 }
 
 impl MySqlBackend {
@@ -91,15 +77,9 @@ impl MySqlBackend {
     /// Cancel safe. The tables may have been created.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         let place = Place::parse(url)?;
-        let backend = Self::start(place.clone())?;
-        let server = backend.inner.server.clone();
-        let checked = async move {
-            if place.migrates {
-                check::create_tables(&place).await?;
-            }
-            server.check().await
-        };
-        backend.run(in_time(checked)).await?;
+        let backend = Self::start(place)?;
+        let check = async |server: Arc<Server>| in_time(server.check()).await;
+        backend.inner.run(check).await?;
         Ok(backend)
     }
 
@@ -120,18 +100,15 @@ impl MySqlBackend {
 
     fn start(place: Place) -> Result<Self, LockError> {
         let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
-        Ok(Self { inner: Arc::new(Inner { server: Arc::new(Server::new(place)), keeper }) })
-    }
-
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
-    ) -> Result<T, BackendError> {
-        run(&self.inner.keeper, work).await
-    }
-
-    fn server(&self) -> Arc<Server> {
-        self.inner.server.clone()
+        let server = Arc::new(Server::new(place));
+        let sweeping = server.clone();
+        let inner = OnWorker::new(server, keeper).beside(async move |ended| {
+            tokio::select! {
+                () = sweeping.sweep_when_due() => {}
+                _ = ended => {}
+            }
+        });
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 
@@ -142,7 +119,7 @@ pub(crate) async fn migrate(url: &str) -> Result<(), LockError> {
 
 impl fmt::Debug for MySqlBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = &self.inner.server.place.options;
+        let options = &self.inner.inner().place.options;
         f.debug_struct("MySqlBackend")
             .field("host", &options.get_host())
             .field("port", &options.get_port())
@@ -153,77 +130,7 @@ impl fmt::Debug for MySqlBackend {
 
 impl From<MySqlBackend> for Store {
     fn from(backend: MySqlBackend) -> Self {
-        let backend = Arc::new(backend);
-        Self::polling(backend.clone()).with_directory(backend)
-    }
-}
-
-#[async_trait]
-impl AsyncBackend for MySqlBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new("mysql")
-    }
-
-    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
-        self.inner.server.now()
-    }
-
-    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.acquire(request).await }).await
-    }
-
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let (server, number) = (self.server(), items.len());
-        let renewed = self.run(async move { Ok(renew(&*server, items).await) }).await;
-        renewed.unwrap_or_else(|error| vec![Err(error); number])
-    }
-
-    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.release(request).await }).await
-    }
-
-    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.inspect(name).await }).await
-    }
-
-    async fn force_release(
-        &self,
-        request: ForceReleaseRequest,
-    ) -> Result<Reply<ForceReleased>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.force_release(request).await }).await
-    }
-}
-
-#[async_trait]
-impl Directory for MySqlBackend {
-    async fn write_card(
-        &self,
-        process: ProcessId,
-        card: ProcessCard,
-        ttl: Duration,
-    ) -> Result<(), BackendError> {
-        let server = self.server();
-        self.run(async move { server.write_card(process, encode_card(&card), ttl).await }).await
-    }
-
-    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
-        let server = self.server();
-        self.run(async move { server.remove_card(process).await }).await
-    }
-
-    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
-        let server = self.server();
-        let card = self.run(async move { server.read_card(process).await }).await?;
-        Ok(card.and_then(|card| decode_card(&card)))
-    }
-
-    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
-        let server = self.server();
-        self.run(async move { server.list(prefix, limits).await }).await
+        Self::polling(backend.inner.clone()).with_directory(backend.inner)
     }
 }
 

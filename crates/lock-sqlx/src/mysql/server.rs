@@ -1,7 +1,7 @@
 //! The server: its connections, its clock, and the requests to it.
 
 use super::{
-    check::check,
+    check::{check, create_tables},
     error::{failed, unconnected},
     place::Place,
     statements::{Value, statement},
@@ -12,8 +12,8 @@ use crate::{
 };
 use lock_core::{__private::ServerClock, backend::BackendError, clock::UtcTime};
 use sqlx::{AssertSqlSafe, Connection as _, FromRow, MySqlConnection, Row as _, mysql::MySqlRow};
-use std::sync::atomic::AtomicU32;
-use tokio::time::Instant;
+use std::{fmt, sync::atomic::AtomicU32};
+use tokio::{sync::Notify, time::Instant};
 
 /// The number of connections for all but acquires and batches of renewals.
 const UPKEEP: usize = 2;
@@ -28,6 +28,14 @@ pub(super) struct Server {
     pub(super) upkeep: Connections<MySqlConnection>,
     clock: ServerClock,
     pub(super) releases: AtomicU32,
+    /// Expired rows are to be deleted.
+    pub(super) sweeps: Notify,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -38,6 +46,7 @@ impl Server {
             upkeep: Connections::new(UPKEEP),
             clock: ServerClock::default(),
             releases: AtomicU32::new(0),
+            sweeps: Notify::new(),
             place,
         }
     }
@@ -46,8 +55,11 @@ impl Server {
         self.clock.now()
     }
 
-    /// Opens the first connection.
+    /// Opens the first connection, and creates the tables if the URL says so.
     pub(super) async fn check(&self) -> Result<(), BackendError> {
+        if self.place.migrates {
+            create_tables(&self.place).await?;
+        }
         let connection = self.open().await?;
         self.grants.keep(connection);
         Ok(())

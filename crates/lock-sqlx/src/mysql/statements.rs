@@ -40,23 +40,26 @@ create table if not exists distlock_card (
     key (expires_ms)
 ) engine = InnoDB;
 create table if not exists distlock_meta (version int not null primary key) engine = InnoDB;
-insert into distlock_meta select 1 from dual where not exists (select 1 from distlock_meta);
+insert ignore into distlock_meta select 1 from dual where not exists (select 1 from distlock_meta);
 ";
 
 /// The settings of a connection, whatever the defaults of the server are.
 pub(super) const SETTINGS: &str = "
-set session transaction isolation level read committed;
+set session transaction isolation level read committed, read write;
 set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1,
-    innodb_lock_wait_timeout = 2;
+    completion_type = 0, sql_safe_updates = 0, innodb_lock_wait_timeout = 2, net_write_timeout = 2, wait_timeout = 28800;
 ";
 
 /// The time in microseconds since 1970.
 const NOW: &str = "timestampdiff(microsecond, '1970-01-01', sysdate(6))";
 
-/// Makes the row of a name, free, for a minute, unless it exists.
+/// Makes the row of a name, free, for a minute, unless it exists. It reads before: a read within the insert would have a
+/// view of its own, which MariaDB 11.6 does not let it leave. A duplicate takes its final lock at once.
 const MAKE_ROW: &str = "
-insert ignore into distlock_lock (name, keep_ms) select :name, :now div 1000 + 60000 from dual
-where not exists (select 1 from distlock_lock where name = :name);";
+set @known = 0;
+select 1 into @known from distlock_lock where name = :name;
+insert into distlock_lock (name, keep_ms) select :name, :now div 1000 + 60000 from dual where not @known
+on duplicate key update name = values(name);";
 
 /// Begins a transaction, locks the row of a name, and reads it and the clock.
 const LOCK_ROW: &str = "
@@ -69,13 +72,15 @@ set @own = coalesce(@held_by = :lease and @expires >= @us div 1000, 0);
 set @busy = coalesce(@held_by <> :lease and @expires >= @us div 1000, 0);";
 
 /// Grants a new hold: name, lease, millis, not_after, reserve, floor, retention. Answers the time; the tokens, if
-/// it was granted; the remaining time of the holder, if there is one; and whether a transaction has the fence.
+/// it was granted; the remaining time of the holder, if there is one; whether a transaction has the fence; whether the row
+/// was found, which a sweep may have deleted meanwhile; and whether the server is read-only.
 pub(super) const ACQUIRE: &str = "{make row}{lock row}
-insert ignore into distlock_fence select :name, '', 0, 0 from dual
-    where not @busy and not exists (select 1 from distlock_fence where name = :name);
-set @open = 0;
-select 1 into @open from distlock_fence where name = :name and not @busy for update skip locked;
-set @grants = @found and @open and not @busy and @us <= :not_after;
+set @known = 0, @open = 0;
+select 1 into @known from distlock_fence where name = :name;
+insert into distlock_fence select :name, '', 0, 0 from dual where @found and not @busy and not @known
+    on duplicate key update name = values(name);
+select 1 into @open from distlock_fence where name = :name and @found and not @busy for update skip locked;
+set @grants = @found and @open and not @busy and @us <= :not_after and not @@global.read_only;
 set @counter = cast(case when @keep is null or @keep >= @us div 1000 then @last end as signed);
 set @first = greatest(@us, coalesce(@counter + 1, @us + 1000), coalesce(cast(:floor as signed) + 1, 0));
 set @to = greatest(@first, least(@first + :reserve, @us + 1000));
@@ -95,25 +100,26 @@ update distlock_fence set first = if(lease = :lease, first, @first), lease = :le
 where name = :name and @grants;
 commit;
 select @us as us, if(@grants, @first, null), if(@grants, @to, null), if(@busy, @expires - @us div 1000, null),
-    @found and not @busy and not @open;";
+    @found and not @busy and not @open, @found, @@global.read_only;";
 
 /// Renews a lease, in a transaction that has begun: name, lease, millis, not_after, and its depth, or null for the one that
-/// it has. Answers the time; whether it was renewed; and whether it was skipped, since another transaction has its row.
+/// it has. Answers the time; whether it was renewed; whether it was skipped, since another transaction has its row; and
+/// whether the server is read-only.
 pub(super) const RENEW: &str = "
 set @found = 0, @held_by = null, @expires = -1;
 select 1, lease, expires_ms into @found, @held_by, @expires from distlock_lock where name = :name for update{waits};
 set @us = :now;
-set @renews = coalesce(@held_by = :lease and @expires >= @us div 1000 and @us <= :not_after, 0);
+set @renews = coalesce(@held_by = :lease and @expires >= @us div 1000 and @us <= :not_after, 0) and not @@global.read_only;
 update distlock_lock set expires_ms = greatest(expires_ms, @us div 1000 + :millis), depth = coalesce(:depth, depth)
 where name = :name and @renews;
-select @us as us, @renews, not @found and exists (select 1 from distlock_lock where name = :name);";
+select @us as us, @renews, not @found and exists (select 1 from distlock_lock where name = :name), @@global.read_only;";
 
-/// Lowers the depth of a lease or frees it: name, lease, depth. Answers the time, whether the lease had it, and whether
-/// another one has it.
+/// Lowers the depth of a lease or frees it: name, lease, depth. Answers the time, whether the lease had it, whether
+/// another one has it, and whether the row was found.
 pub(super) const RELEASE: &str = "{make row}{lock row}
 update distlock_lock set lease = if(:depth > 0, lease, null), depth = :depth where name = :name and @own;
 commit;
-select @us as us, @own, @busy;";
+select @us as us, @own, @busy, @found;";
 
 /// Reads a lock.
 pub(super) const INSPECT: &str = "
@@ -130,10 +136,11 @@ where keep_ms < @us div 1000 and (lease is null or expires_ms < @us div 1000) or
 /// Deletes such a row and its fence, unless other transactions have them.
 pub(super) const SWEEP: &str = "
 start transaction;
-set @found = 0, @open = not exists (select 1 from distlock_fence where name = :name);
+set @found = 0, @open = 0;
 select 1 into @found from distlock_lock
     where name = :name and keep_ms < :now div 1000 and (lease is null or expires_ms < :now div 1000)
     for update skip locked;
+select not exists (select 1 from distlock_fence where name = :name) into @open;
 select 1 into @open from distlock_fence where name = :name for update skip locked;
 delete from distlock_fence where name = :name and @found and @open;
 delete from distlock_lock where name = :name and @found and @open;

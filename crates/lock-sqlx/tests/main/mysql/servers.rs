@@ -1,9 +1,16 @@
 //! Servers that crash, hang, or cannot be used, and connections that fail.
 
 use super::support::Database;
-use lock_core::{FencingToken, LockErrorKind, LockFactory, LockOptions};
+use lock_core::{
+    FencingToken, LockErrorKind, LockFactory, LockName, LockOptions,
+    backend::{BackendErrorKind, BackendExt as _, Renewed},
+};
 use lock_sqlx::MySqlBackend;
-use lock_testkit::{Direction, MariaDbServer, TcpProxy, unused_address};
+use lock_testkit::{
+    Direction, MariaDbServer, RulesRun, Seed, TcpProxy,
+    contender::{Contender, LONG, next},
+    unused_address,
+};
 use std::{
     error::Error as _,
     sync::atomic::{AtomicBool, Ordering},
@@ -55,7 +62,7 @@ async fn behind_a_proxy(server: &MariaDbServer) -> (TcpProxy, LockFactory, LockF
 
 /// The first acquire.
 fn first_acquire() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
-    const PART: &[u8] = b"insert ignore into distlock_fence";
+    const PART: &[u8] = b"insert into distlock_fence";
     let was_seen = AtomicBool::new(false);
     move |bytes| bytes.windows(PART.len()).any(|part| part == PART) && !was_seen.swap(true, Ordering::SeqCst)
 }
@@ -126,7 +133,7 @@ async fn database_without_tables_is_refused_until_they_are_created() {
     let lazy = LockFactory::new(MySqlBackend::connect_lazy(url).unwrap());
     assert_eq!(lazy.named("x").unwrap().try_acquire().await.unwrap_err().kind(), LockErrorKind::Backend);
     // By several programs at once.
-    let all = futures_util::future::join_all((0..4).map(|_| lock_sqlx::migrate(url))).await;
+    let all = futures_util::future::join_all((0..12).map(|_| lock_sqlx::migrate(url))).await;
     all.into_iter().for_each(|migrated| migrated.unwrap());
     assert!(lazy.named("x").unwrap().try_acquire().await.unwrap().is_some());
     sqlx::query("update distlock_meta set version = 2").execute(&database.pool().await).await.unwrap();
@@ -170,4 +177,54 @@ async fn server_that_is_not_there_is_unavailable() {
     is_refused(&url, LockErrorKind::Unavailable, "failed to connect").await;
     let missing = Database::new().url().replace("/test_", "/missing_");
     is_refused(&missing, LockErrorKind::Backend, "does not exist").await;
+}
+
+/// Whatever the server's defaults are, each connection sets what it depends on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_the_server_do_not_matter() {
+    let server = MariaDbServer::with_settings(&[
+        "completion-type=CHAIN",
+        "innodb-snapshot-isolation=ON",
+        "transaction-isolation=SERIALIZABLE",
+        "sql-mode=ANSI",
+        "max-allowed-packet=1M",
+        "default-time-zone=+05:00",
+    ]);
+    server.execute("set global sql_safe_updates = 1; set global autocommit = 0");
+    let database = Database::on(&server, "locks");
+    let mut run = RulesRun::new(database.store().await.backend, Seed::of_this_run());
+    for _ in 0..300 {
+        run.step().await;
+    }
+    // Clients that meet at new names, and a large batch of long names.
+    let (a, b) = (database.locks().await, database.locks().await);
+    for round in 0..20 {
+        let (a, b) = (a.named(format!("n:{round}")).unwrap(), b.named(format!("n:{round}")).unwrap());
+        let (a, b) = tokio::join!(a.try_acquire(), b.try_acquire());
+        assert!(a.unwrap().is_some() != b.unwrap().is_some(), "both or none");
+    }
+    let backend = database.store().await.backend;
+    let contender = Contender::new(&backend);
+    let name = |number: usize| LockName::new(format!("{number:0>512}")).unwrap();
+    let items = (0..500).map(|number| contender.renewal(&name(number), LONG)).collect();
+    let answers = backend.renew(items).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|reply| reply.outcome == Renewed::Gone)));
+}
+
+/// A primary that is demoted grants and renews nothing, although this user may write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn former_primary_grants_nothing() {
+    let server = MariaDbServer::start();
+    let database = Database::on(&server, "locks");
+    let backend = database.store().await.backend;
+    let (contender, x) = (Contender::new(&backend), LockName::new("x").unwrap());
+    contender.take(&x, LONG).await;
+    server.execute("set global read_only = 1");
+    let request = contender.request(&LockName::new("y").unwrap(), LONG, next(0, None)).await;
+    assert_eq!(backend.acquire(request).await.unwrap_err().kind(), BackendErrorKind::Unavailable);
+    let renewed = backend.renew(vec![contender.renewal(&x, LONG)]).await;
+    assert_eq!(renewed[0].as_ref().unwrap_err().kind(), BackendErrorKind::Unavailable);
+    server.execute("set global read_only = 0");
+    let renewed = backend.renew(vec![contender.renewal(&x, LONG)]).await;
+    assert_eq!(renewed[0].as_ref().unwrap().outcome, Renewed::Renewed);
 }

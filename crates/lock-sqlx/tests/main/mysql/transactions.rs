@@ -2,7 +2,7 @@
 
 use super::support::Database;
 use lock_core::{
-    LockName,
+    LockName, Retention,
     backend::{AcquireRequest, Acquired, Applied, Backend, BackendExt as _, Released, Renewed, Reply},
     clock::UtcTime,
 };
@@ -109,4 +109,53 @@ async fn row_of_another_transaction_delays_no_other_renewal() {
     assert!(error.is_retryable() && error.applied() == Applied::No, "skipped is not gone: {error:?}");
     assert_eq!(*outcomes[2].as_ref().unwrap(), Renewed::Renewed);
     tx.rollback().await.unwrap();
+}
+
+/// The reply to a grant is lost, and a transaction has the fence when the acquire is repeated. The answer must not say that
+/// nothing is left of the first attempt.
+#[tokio::test]
+async fn own_lease_behind_a_fence_is_not_forgotten() {
+    let database = Database::new();
+    let (backend, pool) = (database.store().await.backend, database.pool().await);
+    let contender = Contender::new(&backend);
+    let mut first = contender.request(&name(), LONG, next(0, None)).await;
+    first.not_after = first.not_after - Duration::from_secs(60) + A_MOMENT;
+    assert!(matches!(contender.send(first.clone()).await.outcome, Acquired::Granted { .. }));
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute("select first, last from distlock_fence where name = 'x' lock in share mode").await.unwrap();
+    tokio::time::sleep(A_MOMENT * 2).await;
+    let second = contender.request(&name(), LONG, next(0, None)).await;
+    let reply = contender.send(second).await;
+    assert!(matches!(reply.outcome, Acquired::Busy { .. }) && reply.now <= first.not_after, "{reply:?}");
+    tx.rollback().await.unwrap();
+}
+
+/// Counters that expire at once, sweeps all the time, and several clients that meet at the same names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sweeps_disturb_no_request() {
+    let database = Database::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let backend = database.store().await.backend;
+        tasks.spawn(async move {
+            for round in 0..150 {
+                let (contender, name) =
+                    (Contender::new(&backend), LockName::new(format!("x:{}", round % 3)).unwrap());
+                let mut request = contender.request(&name, LONG, next(0, None)).await;
+                request.retention = Retention::For(Duration::from_millis(1));
+                // Neither fails.
+                let acquired = contender.send(request).await.outcome;
+                let released = contender.release(&name, 0).await;
+                let is_held = matches!(acquired, Acquired::Granted { .. });
+                assert_eq!(
+                    matches!(released, Released::Released { .. }),
+                    is_held,
+                    "{acquired:?} {released:?}"
+                );
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
 }
