@@ -11,7 +11,7 @@ use lock_redis_rs::Redis;
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
 /// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `postgres://host/database` (feature `postgres`),
-/// `mysql://host/database` for MariaDB and MySQL (feature `mysql`), `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
+/// `mysql://host/database` for MariaDB and MySQL (feature `mysql`), `etcd://h1,h2,h3` (feature `etcd`), `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
 /// per process, and clone the factory; clones share its connections. For other options, use
 /// `LockFactory::builder(backend)`.
 ///
@@ -38,7 +38,7 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// several a second while the server cannot be reached, and about one a second while it refuses the login or a
 /// permission is missing.
 ///
-/// PostgreSQL, MySQL and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
+/// PostgreSQL, MySQL, etcd and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
 /// background.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`, and without `?migrate=true`.
@@ -77,6 +77,9 @@ pub(crate) fn check_scheme(url: &str) -> Result<(), LockError> {
     if cfg!(not(feature = "mysql")) && has_scheme(url, &["mysql", "mariadb"]) {
         return Err(LockError::invalid_url("MySQL is not built in: enable the feature `mysql` of distlock"));
     }
+    if cfg!(not(feature = "etcd")) && has_scheme(url, &["etcd", "etcds"]) {
+        return Err(LockError::invalid_url("etcd is not built in: enable the feature `etcd` of distlock"));
+    }
     let has_client = cfg!(any(feature = "fred", feature = "redis"));
     match has_client || !is_of_redis(url) {
         true => Ok(()),
@@ -102,6 +105,8 @@ fn connectors() -> Connectors {
     let connectors = connectors.with(lock_sqlx::Postgres);
     #[cfg(feature = "mysql")]
     let connectors = connectors.with(lock_sqlx::MySql);
+    #[cfg(feature = "etcd")]
+    let connectors = connectors.with(lock_etcd::Etcd);
     connectors
 }
 
@@ -117,6 +122,7 @@ mod tests {
     fn database_that_is_not_built_in_names_the_feature() {
         for (url, is_built_in, feature) in [
             ("sqlite:/missing/locks.db", cfg!(feature = "sqlite"), "feature `sqlite` of distlock"),
+            ("etcd://localhost:1", cfg!(feature = "etcd"), "feature `etcd` of distlock"),
             ("mysql://localhost:1/d", cfg!(feature = "mysql"), "feature `mysql` of distlock"),
             ("postgres://localhost:1/d", cfg!(feature = "postgres"), "feature `postgres` of distlock"),
         ] {

@@ -25,6 +25,7 @@
 //! | `sqlite` | off | `sql`: locks and jobs in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
 //! | `postgres` | off | `sql`: locks and jobs in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
 //! | `mysql` | off | `sql`: locks in MariaDB and MySQL, and `mysql:` in `connect`; needs Rust 1.94 |
+//! | `etcd` | off | `etcd`: locks in an etcd cluster, and `etcd:` in `connect` |
 //! | `sqlx-any` | off | idempotency records through sqlx's `Any` (enables `tower`); the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
@@ -48,6 +49,9 @@ pub use lock_quorum as quorum;
 /// Cron jobs that start exactly once across a fleet.
 #[cfg(feature = "cron")]
 pub use lock_cron as cron;
+/// Locks in an etcd cluster.
+#[cfg(feature = "etcd")]
+pub use lock_etcd as etcd;
 /// A backend for Redis and Valkey, built on the client `fred`.
 #[cfg(feature = "fred")]
 pub use lock_fred as fred;

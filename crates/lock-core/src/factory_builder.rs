@@ -68,7 +68,14 @@ impl LockFactory {
         let observers = Observers::new(b.observers, capabilities.name, clock.clone());
         let store = b.store;
         let card = store.directory.as_ref().and_then(|_| b.card.card(clock.wall()));
-        let (options, random) = (b.options, b.random);
+        // Options that nobody chose follow the store.
+        let options = match capabilities.max_lease {
+            Some(most) if b.options == LockOptions::new() && most < LockOptions::new().chosen_lease() => {
+                b.options.lease(most)
+            }
+            _ => b.options,
+        };
+        let random = b.random;
         let parts =
             Parts { process, store, clock, options, limits, prefix, observers, config, random, place, card };
         Self::from_handle(driver::start(parts))

@@ -20,7 +20,7 @@
 //!   replica per master.
 //! - [`RedisQuorum`] (feature `servers`): independent masters that serve as quorum nodes.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
-//! - [`PostgresServer`] and [`MariaDbServer`] (feature `servers`): private servers that can be stopped and restarted.
+//! - [`PostgresServer`], [`MariaDbServer`] and [`EtcdCluster`] (feature `servers`): private servers that can be stopped and restarted.
 //! - [`PostgresPooler`] (feature `servers`): a pgbouncer in front of it.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): an adjustable wall clock for servers and other
@@ -28,7 +28,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, `MariaDbServer` MariaDB, `PostgresPooler` also pgbouncer, and `ClockShift` also a C compiler |
+//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, `MariaDbServer` MariaDB, `EtcdCluster` etcd, `PostgresPooler` also pgbouncer, and `ClockShift` also a C compiler |
 //!
 //! The feature `__planted` is reserved for this workspace's own checks and may change in any
 //! release.
@@ -56,6 +56,8 @@
 mod clock_shift;
 pub mod conformance;
 pub mod contender;
+#[cfg(all(unix, feature = "servers"))]
+mod etcd;
 mod faulty;
 mod history;
 mod ledger_run;
@@ -80,6 +82,8 @@ mod thread_log;
 
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
+#[cfg(all(unix, feature = "servers"))]
+pub use etcd::EtcdCluster;
 pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 pub use ledger_run::LedgerRun;

@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Connects a store for locks: a Redis, a PostgreSQL or MariaDB database, or an SQLite file.
+    /// Connects a store for locks: a Redis, a PostgreSQL or MariaDB database, an etcd cluster, or an SQLite file.
     ///
     /// # Errors
     /// The error of the connection.
@@ -191,9 +191,10 @@ impl Client {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect(self, url: &str) -> Result<Store, LockError> {
-        match url.starts_with("mysql:") {
-            true => lock_sqlx::MySql.connect(url).await,
-            false => self.connector(url).connect(url).await,
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("mysql") => lock_sqlx::MySql.connect(url).await,
+            Some("etcd") => lock_etcd::Etcd.connect(url).await,
+            _ => self.connector(url).connect(url).await,
         }
     }
 

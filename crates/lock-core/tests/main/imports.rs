@@ -260,7 +260,7 @@ fn imports_of_lock_core_are_read() {
 }
 
 /// The circles that are left, of a whole and its parts.
-const CIRCLES: [(&str, &[&[&str]]); 11] = [
+const CIRCLES: [(&str, &[&[&str]]); 12] = [
     ("distlock", &[]),
     ("lock-core", &[]),
     ("lock-cron", &[]),
@@ -270,6 +270,7 @@ const CIRCLES: [(&str, &[&[&str]]); 11] = [
     ("lock-quorum", &[]),
     ("lock-redis", &[&["backend", "connect", "ledger/gathering"], &["pipeline/mod", "pipeline/task"]]),
     ("lock-redis-rs", &[]),
+    ("lock-etcd", &[]),
     ("lock-sqlx", &[]),
     ("lock-tower", &[]),
 ];

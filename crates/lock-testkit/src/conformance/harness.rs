@@ -39,6 +39,12 @@ pub trait Harness: Send + Sync {
         fresh_name(hint)
     }
 
+    /// Returns `true` if each release wakes waiters, because they watch the record that it deletes. The property of silent
+    /// releases is skipped then, and its test says so.
+    fn wakes_by_deleting(&self) -> bool {
+        false
+    }
+
     /// Waits for `duration` by tokio's clock. While that clock is paused, the wait ends immediately, so
     /// a test of a store that uses real time must not pause it.
     fn pass(&self, duration: Duration) -> impl Future<Output = ()> + Send {

@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run, ms},
     stage::{LockFile, Referee, mariadb, postgres},
 };
-use lock_testkit::RedisServer;
+use lock_testkit::{EtcdCluster, RedisServer};
 use lock_trials::{
     line::now,
     process::{Process, at_once},
@@ -15,6 +15,8 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(2);
+/// The session in etcd, which looks for ended ones every half a second.
+const SESSION: Duration = Duration::from_secs(5);
 /// The number of processes that wait for each lock on Redis, and in a database.
 const WAITERS: usize = 20;
 const DATABASE_WAITERS: usize = 5;
@@ -24,16 +26,26 @@ const LOCKS: usize = 3;
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
     let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
+    let etcd = EtcdCluster::start(3);
+    let session = format!("{}?session={}s", etcd.url(), SESSION.as_secs());
     vec![
-        kills(run, "", &server.url(), WAITERS),
-        kills(run, " of a lock in an SQLite file", &file.url(), DATABASE_WAITERS),
-        kills(run, " of a lock in PostgreSQL", &postgres, DATABASE_WAITERS),
-        kills(run, " of a lock in MariaDB", &mariadb, DATABASE_WAITERS),
+        kills(run, "; lease 2 s", &server.url(), WAITERS, LEASE),
+        kills(run, " of a lock in an SQLite file; lease 2 s", &file.url(), DATABASE_WAITERS, LEASE),
+        kills(run, " of a lock in PostgreSQL; lease 2 s", &postgres, DATABASE_WAITERS, LEASE),
+        kills(run, " of a lock in MariaDB; lease 2 s", &mariadb, DATABASE_WAITERS, LEASE),
+        kills(
+            run,
+            " of a lock in an etcd cluster of three; session 5 s",
+            &session,
+            DATABASE_WAITERS,
+            SESSION,
+        ),
     ]
 }
 
-fn kills(run: &Run, which: &str, url: &str, waiters: usize) -> Figure {
-    let (kills, referee) = (run.times(4, 34), Referee::appears());
+/// Kills holders whose locks are free after a time.
+fn kills(run: &Run, which: &str, url: &str, waiters: usize, after: Duration) -> Figure {
+    let (kills, referee) = (run.times(if after == LEASE { 4 } else { 2 }, 34), Referee::appears());
     let waits = {
         let (url, bench, seed) = (url.to_owned(), referee.bench(), run.seed);
         at_once(LOCKS, move |number| {
@@ -59,13 +71,13 @@ fn kills(run: &Run, which: &str, url: &str, waiters: usize) -> Figure {
         .concat()
     };
     let worst = waits.iter().max().copied().unwrap();
-    let bound = LEASE + Duration::from_secs(1);
+    let bound = after + Duration::from_secs(1);
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     assert!(windows > waits.len() as u64, "the referee recorded every hold: {windows}");
     run.bound(worst, bound);
     Figure::new(
-        format!("`kill -9` of the holder{which}; lease 2 s, {waiters} processes wait"),
+        format!("`kill -9` of the holder{which}, {waiters} processes wait"),
         waits.len(),
         format!("another process holds within {}; no overlap", ms(bound)),
         format!("{}, 0 overlaps in {windows} holds", ms(worst)),

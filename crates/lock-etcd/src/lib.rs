@@ -1,0 +1,171 @@
+//! Locks for [`lock_core`] in etcd, whose servers decide by majority: no grant is lost with a minority of them.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::LockFactory;
+//! use lock_etcd::EtcdBackend;
+//!
+//! let locks = LockFactory::new(EtcdBackend::connect("etcd://host1,host2,host3").await?);
+//! let guard = locks.named("stock:42")?.acquire().await?;
+//! println!("held with token {}", guard.fencing_token());
+//! println!("{:?}", guard.release().await); // no `?`: the work is done even if the release is not confirmed
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `tls-ring`, `tls-aws-lc-rs` | off | `etcds://`, on rustls with ring or aws-lc-rs |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod client;
+mod ends;
+mod error;
+mod leases;
+mod place;
+mod server;
+mod session;
+mod wakes;
+mod wire;
+
+use async_trait::async_trait;
+use lock_core::{
+    __private::{OnWorker, no_runtime},
+    LockError, Store, Worker,
+    backend::{Applied, BackendError, BackendErrorKind, Connector},
+};
+use place::Place;
+use server::Server;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The time limit for connecting.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Locks in an etcd cluster.
+///
+/// Created by [`connect`](Self::connect). Clones share their connections and their session, which end with the last clone.
+///
+/// # Guarantees
+/// The [store rules](lock_core::backend::Backend#contract) apply. Grants and releases are decided by a majority of the
+/// servers, and on their disks before they are reported: the loss of a minority, or a new leader, loses none.
+///
+/// - **A process that dies keeps its locks for the session**: `?session=30s`, whatever the lease of a lock is. A lease can be
+///   shorter: it ends earlier only while its process lives. It cannot be longer. A factory without options uses
+///   the length of the session.
+/// - **Each grant and each renewal renews the session as well**, and counts only if the same leader answered to both.
+/// - **A late request is refused**: each acquire compares the revision of a key of the session, the *marker*, which is
+///   written again after an acquire whose outcome is unknown.
+/// - **Tokens** are the revision of the store times 512, plus an offset, which
+///   [`token_floor`](lock_core::LockOptions::token_floor) raises. If the cluster is restored from a backup, use
+///   `etcdutl snapshot restore --bump-revision`, or tokens fall.
+///
+/// # Wake-ups
+/// Waiters watch the key of their lock, over one stream for all: a release, and the end of a session, wake them.
+///
+/// # Stored data
+/// Keys that begin with `distlock/`, or with `?prefix=`: `lock/<name>` with the lease, `depth/<name>` if it was entered again,
+/// `session/<id>`, `card/<process>`, which all end with the session, and `offset`.
+#[derive(Clone)]
+pub struct EtcdBackend {
+    inner: Arc<OnWorker<Server>>,
+}
+
+impl EtcdBackend {
+    /// Connects to a cluster, and begins a session.
+    ///
+    /// The URL is `etcd://user:password@host1:2379,host2,host3`, or `etcds://` with TLS (features `tls-ring` and
+    /// `tls-aws-lc-rs`), and these parameters:
+    ///
+    /// | parameter | default | |
+    /// | --- | --- | --- |
+    /// | `session` | `30s` | the time after which the locks of a process that died are free; 5 s to 1 day |
+    /// | `prefix` | `distlock/` | the begin of all keys |
+    /// | `ca` | the system's | with `etcds://`: the file with the certificate of the authority |
+    ///
+    /// # Errors
+    /// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used;
+    /// - [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the login is refused or a right is missing;
+    /// - [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no majority of the servers answers.
+    ///
+    /// It takes at most 5 s.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        let backend = Self::connect_lazy(url)?;
+        let beginning = async |server: Arc<Server>| {
+            let ready = tokio::time::timeout(CONNECTS_WITHIN, server.sessions.ready());
+            ready.await.map(|ready| ready.map(drop)).unwrap_or_else(|_| {
+                let message = "no majority of the servers of etcd has answered in time";
+                Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
+            })
+        };
+        backend.inner.run(beginning).await?;
+        Ok(backend)
+    }
+
+    /// Uses a cluster without connecting yet. Each request tries to connect until that succeeds.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used.
+    pub fn connect_lazy(url: &str) -> Result<Self, LockError> {
+        let place = Place::parse(url)?;
+        let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
+        let entered = keeper.handle().enter();
+        let server = Arc::new(Server::new(place)?);
+        drop(entered);
+        let (sessions, ends, wakes) = (server.clone(), server.clone(), server.clone());
+        let inner = OnWorker::new(server, keeper)
+            .beside(async move |ended| sessions.sessions.keep(&sessions.ends, ended).await)
+            .beside(async move |ended| {
+                tokio::select! {
+                    () = ends.end_leases() => {}
+                    _ = ended => {}
+                }
+            })
+            .beside(async move |ended| {
+                tokio::select! {
+                    () = wakes.wakes.watch() => {}
+                    _ = ended => {}
+                }
+            });
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl fmt::Debug for EtcdBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EtcdBackend").field(self.inner.inner()).finish()
+    }
+}
+
+impl From<EtcdBackend> for Store {
+    fn from(backend: EtcdBackend) -> Self {
+        Self::from(backend.inner.clone()).with_directory(backend.inner)
+    }
+}
+
+/// Connects URLs like `etcd://host1,host2,host3`, for [`Connectors`](lock_core::Connectors).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Etcd;
+
+#[async_trait]
+impl Connector for Etcd {
+    fn schemes(&self) -> &[&'static str] {
+        place::SCHEMES
+    }
+
+    async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        Ok(EtcdBackend::connect(url).await?.into())
+    }
+
+    fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
+        Ok(EtcdBackend::connect_lazy(url)?.into())
+    }
+}
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,225 @@
+//! The session of a store: a lease of etcd, which deletes everything of a process that has died, and a marker, which tells
+//! late requests from others.
+//!
+//! Each acquire is a transaction that compares the revision of the marker. Once the marker is written again, no acquire that
+//! was sent before can be executed any more. So an acquire whose outcome is unknown is followed by a new marker before the
+//! next acquire, and before the answer to a release that finds nothing.
+
+use crate::{
+    client::{Client, Named as _},
+    ends::Ends,
+    error::{failed, has_no_lease, misunderstood},
+    wire::{LeaseGrantRequest, LeaseId, LeaseResponse, RequestOp, TxnRequest, TxnResponse, delete, get, put},
+};
+use futures_util::stream;
+use lock_core::{
+    __private::lock,
+    backend::{Applied, BackendError, BackendErrorKind},
+};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tonic::Status;
+
+pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+
+/// A session that has not ended, as far as is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// The lease of etcd.
+    pub(crate) id: i64,
+    pub(crate) marker_key: Vec<u8>,
+    /// The revision of the marker.
+    pub(crate) marker: i64,
+}
+
+impl Session {
+    /// Writes the marker again.
+    pub(crate) fn put_marker(&self) -> RequestOp {
+        put(&self.marker_key, "", self.id)
+    }
+}
+
+/// The sessions of a store, one after the other.
+pub(crate) struct Sessions {
+    client: Arc<Client>,
+    prefix: String,
+    length: Duration,
+    now: Mutex<Option<Session>>,
+    /// Kept while a session is created or marked.
+    changes: tokio::sync::Mutex<()>,
+    /// An acquire has an unknown outcome, and no marker was written since.
+    is_in_doubt: AtomicBool,
+}
+
+impl Sessions {
+    pub(crate) fn new(client: Arc<Client>, prefix: &str, length: Duration) -> Self {
+        Self {
+            client,
+            prefix: prefix.to_owned(),
+            length,
+            now: Mutex::default(),
+            changes: tokio::sync::Mutex::default(),
+            is_in_doubt: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the session, if there is one.
+    pub(crate) fn now(&self) -> Option<Session> {
+        lock(&self.now).clone()
+    }
+
+    /// Returns a session whose marker is newer than every acquire with an unknown outcome.
+    pub(crate) async fn ready(&self) -> Result<Session, BackendError> {
+        let _changing = self.changes.lock().await;
+        if let Some(session) = self.now() {
+            if !self.is_in_doubt.swap(false, Ordering::AcqRel) {
+                return Ok(session);
+            }
+            let doubt = Doubt(self);
+            let marked = self.transact(vec![], vec![session.put_marker()], vec![]).await;
+            match marked {
+                Ok(marked) => {
+                    doubt.settle();
+                    self.marked(session.id, marked.revision());
+                }
+                Err(status) if has_no_lease(&status) => {
+                    doubt.settle();
+                    self.ended(session.id);
+                }
+                Err(status) => return Err(failed("write the marker of the session", status)),
+            }
+            if let Some(session) = self.now() {
+                return Ok(session);
+            }
+        }
+        self.begin().await
+    }
+
+    async fn begin(&self) -> Result<Session, BackendError> {
+        let grant = LeaseGrantRequest { ttl: i64::try_from(self.length.as_secs()).unwrap_or(i64::MAX) };
+        let granted: LeaseResponse = self.client.call(GRANT, grant).await.named("begin a session")?;
+        let id = granted.id;
+        let marker_key = format!("{}session/{id:x}", self.prefix).into_bytes();
+        let mut session = Session { id, marker_key, marker: 0 };
+        let marked = self.transact(vec![], vec![session.put_marker()], vec![]).await;
+        session.marker = marked.named("begin a session")?.revision();
+        *lock(&self.now) = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Renews a session. Returns the term of the leader that the answering server knew, or `None` if the session has ended.
+    pub(crate) async fn renew(&self, session: &Session) -> Result<Option<u64>, BackendError> {
+        let message = stream::iter([LeaseId { id: session.id }]);
+        let renewed = async {
+            let mut answers = self.client.stream::<_, LeaseResponse>(KEEP_ALIVE, message).await?;
+            // A server that is cut off from its leader accepts the stream and does not answer.
+            let turn = self.client.turn();
+            let answer = answers.message().await;
+            turn.keep();
+            answer
+        };
+        let answer = renewed.await.named("renew the session")?.ok_or_else(misunderstood)?;
+        if answer.ttl <= 0 {
+            tracing::warn!("the session in etcd has ended: all holds of this store are lost");
+            self.ended(session.id);
+            return Ok(None);
+        }
+        Ok(Some(answer.header.unwrap_or_default().raft_term))
+    }
+
+    /// Begins an acquire. If its outcome stays unknown, the next one writes the marker first.
+    pub(crate) fn doubt(&self) -> Doubt<'_> {
+        Doubt(self)
+    }
+
+    /// Notes the revision of the marker.
+    pub(crate) fn marked(&self, id: i64, revision: i64) {
+        if let Some(session) = &mut *lock(&self.now)
+            && session.id == id
+        {
+            session.marker = session.marker.max(revision);
+        }
+    }
+
+    /// Notes that a session has ended.
+    pub(crate) fn ended(&self, id: i64) {
+        lock(&self.now).take_if(|session| session.id == id);
+    }
+
+    /// Executes a transaction.
+    pub(crate) async fn transact(
+        &self,
+        compare: Vec<crate::wire::Compare>,
+        success: Vec<RequestOp>,
+        failure: Vec<RequestOp>,
+    ) -> Result<TxnResponse, Status> {
+        self.client.call(TXN, TxnRequest { compare, success, failure }).await
+    }
+
+    /// Writes a key that ends with a session.
+    pub(crate) async fn put(&self, key: &[u8], value: String, session: i64) -> Result<(), BackendError> {
+        self.transact(vec![], vec![put(key, value, session)], vec![]).await.named("write a key").map(drop)
+    }
+
+    pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), BackendError> {
+        self.transact(vec![], vec![delete(key)], vec![]).await.named("delete a key").map(drop)
+    }
+
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
+        let read = self.transact(vec![], vec![get(key)], vec![]).await.named("read a key")?;
+        Ok(read.kv(0).map(|kv| kv.value.clone()))
+    }
+
+    /// Renews the session until the store ends. Then ends it, unless a lease has to last longer.
+    pub(crate) async fn keep(&self, ends: &Ends, store_ends: impl Future) {
+        let keeping = async {
+            loop {
+                tokio::time::sleep(self.length / 3).await;
+                let Some(session) = self.now() else { continue };
+                let renewed = tokio::time::timeout(self.length / 10, self.renew(&session)).await;
+                if let Ok(Err(error)) = renewed {
+                    tracing::debug!(%error, "failed to renew the session in etcd");
+                }
+            }
+        };
+        tokio::select! {
+            () = keeping => {}
+            _ = store_ends => {}
+        }
+        if let Some(session) = self.now()
+            && ends.is_empty()
+        {
+            let revoke = self.client.call::<_, LeaseResponse>(REVOKE, LeaseId { id: session.id });
+            drop(tokio::time::timeout(Duration::from_secs(2), revoke).await);
+        }
+    }
+}
+
+/// An acquire whose outcome is not known yet.
+pub(crate) struct Doubt<'s>(&'s Sessions);
+
+impl Doubt<'_> {
+    pub(crate) fn settle(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.0.is_in_doubt.store(true, Ordering::Release);
+    }
+}
+
+/// The session ended while the operation was executed.
+pub(crate) fn lost_meanwhile() -> BackendError {
+    let message = "the session in etcd ended, or its leader changed, while the operation was executed";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
+}

@@ -1,0 +1,102 @@
+//! Faults of a cluster of three: servers that die, hang or are cut off, and sessions that end.
+
+use lock_core::{FencingToken, LockFactory, LockGuard};
+use lock_etcd::EtcdBackend;
+use lock_testkit::EtcdCluster;
+use std::time::Duration;
+use tokio::{task::block_in_place, time::sleep};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn client(cluster: &EtcdCluster, session: u32) -> LockFactory {
+    let url = format!("{}?session={session}s", cluster.url());
+    LockFactory::new(EtcdBackend::connect(&url).await.unwrap())
+}
+
+/// Releases the lock, whose waiter in another process has it then. Returns the waiter's guard.
+async fn hand_over(guard: LockGuard, others: &LockFactory, last: FencingToken) -> LockGuard {
+    let lock = others.named(guard.name().as_str()).unwrap();
+    let waiting = tokio::spawn(lock.acquire_timeout(PATIENCE));
+    sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished(), "two holders");
+    assert!(guard.is_held());
+    assert!(guard.release().await.unwrap().was_held());
+    let newer = waiting.await.unwrap().unwrap();
+    assert!(newer.fencing_token() > last, "{} after {last}", newer.fencing_token());
+    newer
+}
+
+/// Whichever server dies, is suspended or comes back, a hold continues, and the next one has a greater token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loss_of_a_server_loses_no_hold() {
+    let cluster = block_in_place(|| EtcdCluster::start(3));
+    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+    let mut guard = locks.named("x").unwrap().acquire().await.unwrap();
+    for round in 0..3 {
+        let last = guard.fencing_token();
+        let leader = block_in_place(|| cluster.leader());
+        let follower = (leader + 1) % 3;
+        block_in_place(|| match round {
+            0 => cluster.stop(leader),
+            1 => cluster.stop(follower),
+            _ => cluster.pause(leader),
+        });
+        guard = hand_over(guard, if round % 2 == 0 { &others } else { &locks }, last).await;
+        block_in_place(|| match round {
+            0 => cluster.restart(leader),
+            1 => cluster.restart(follower),
+            _ => cluster.resume(leader),
+        });
+        assert!(guard.is_held());
+    }
+    guard.release().await.unwrap();
+}
+
+/// Without a majority, nothing is granted. A hold continues if the majority is back before its lease ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn minority_grants_nothing() {
+    let cluster = block_in_place(|| EtcdCluster::start(3));
+    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let last = guard.fencing_token();
+    block_in_place(|| (cluster.stop(0), cluster.stop(1)));
+    let refused = others.named("y").unwrap().acquire_timeout(Duration::from_secs(4)).await;
+    assert!(refused.is_err(), "granted by a minority");
+    block_in_place(|| cluster.restart_all(&[0, 1]));
+    let newer = hand_over(guard, &others, last).await;
+    newer.release().await.unwrap();
+    others.named("y").unwrap().acquire_timeout(PATIENCE).await.unwrap().release().await.unwrap();
+}
+
+/// All servers are killed at once, and come back with their data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters() {
+    let cluster = block_in_place(|| EtcdCluster::start(1));
+    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire_timeout(PATIENCE));
+    sleep(Duration::from_millis(300)).await;
+    block_in_place(|| cluster.restart(0));
+    sleep(Duration::from_secs(1)).await;
+    assert!(guard.is_held() && !waiting.is_finished());
+    let last = guard.fencing_token();
+    assert!(guard.release().await.unwrap().was_held());
+    assert!(waiting.await.unwrap().unwrap().fencing_token() > last);
+}
+
+/// The owner of a lock is removed by hand, and its lock is granted to another process. The old holder notices, and its
+/// release leaves the new one alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_of_a_removed_holder_leaves_the_next_one_alone() {
+    let cluster = block_in_place(|| EtcdCluster::start(1));
+    let (locks, others) = (client(&cluster, 6).await, client(&cluster, 6).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let lock = others.named("x").unwrap();
+    others.force_release(lock.name()).await.unwrap();
+    let newer = lock.acquire_timeout(PATIENCE).await.unwrap();
+    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it notices");
+    assert!(!guard.release().await.unwrap().was_held());
+    sleep(Duration::from_secs(3)).await;
+    assert!(newer.is_held(), "the next holder was disturbed");
+    assert!(newer.release().await.unwrap().was_held());
+}

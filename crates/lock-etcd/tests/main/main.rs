@@ -1,0 +1,9 @@
+//! Locks in etcd.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod faults;
+mod logins;
+mod requests;
+mod support;
