@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 /// Runs each operation of a store in a worker.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct OnWorker<B> {
     inner: Arc<B>,
     worker: Worker,
@@ -79,6 +80,7 @@ impl<B: Send + Sync + 'static> OnWorker<B> {
     }
 }
 
+#[doc(hidden)]
 #[async_trait]
 impl<B: AsyncBackend> AsyncBackend for OnWorker<B> {
     fn capabilities(&self) -> Capabilities {
@@ -115,6 +117,7 @@ impl<B: AsyncBackend> AsyncBackend for OnWorker<B> {
     }
 }
 
+#[doc(hidden)]
 #[async_trait]
 impl<B: Subscriptions> Subscriptions for OnWorker<B> {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
@@ -130,6 +133,7 @@ impl<B: Subscriptions> Subscriptions for OnWorker<B> {
     }
 }
 
+#[doc(hidden)]
 #[async_trait]
 impl<B: Directory> Directory for OnWorker<B> {
     async fn write_card(
