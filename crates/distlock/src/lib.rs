@@ -24,7 +24,7 @@
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
 //! | `sqlite` | off | `sql`: locks and jobs in an SQLite file, and `sqlite:` in `connect`; with `idempotency`, records in SQLite; needs Rust 1.94 and a C compiler |
 //! | `postgres` | off | `sql`: locks and jobs in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
-//! | `mysql` | off | `sql`: locks in MariaDB and MySQL, and `mysql:` in `connect`; needs Rust 1.94 |
+//! | `mysql` | off | `sql`: locks in MariaDB (MySQL 8.0: untested), and `mysql:` in `connect`; needs Rust 1.94 |
 //! | `etcd` | off | `etcd`: locks in an etcd cluster, and `etcd:` in `connect` |
 //! | `sqlx-any` | off | idempotency records through sqlx's `Any` (enables `tower`); the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |

@@ -1,7 +1,7 @@
 //! The connections to the servers of a cluster, one of which is in use.
 
 use crate::{
-    error::failed,
+    error::{failed, is_unconnected},
     place::Place,
     wire::{AuthenticateRequest, AuthenticateResponse},
 };
@@ -68,12 +68,17 @@ impl Client {
         Q: prost::Message + Clone + Send + Sync + 'static,
         R: prost::Message + Default + Send + Sync + 'static,
     {
-        let mut has_token = true;
+        let (mut has_token, mut unconnected) = (true, 0);
         loop {
             let (mut server, turn) = self.server().await?;
             let request = self.request(message.clone()).await?;
             let codec = ProstCodec::<Q, R>::default();
             match server.unary(request, PathAndQuery::from_static(path), codec).await {
+                // Nothing was sent.
+                Err(status) if is_unconnected(&status) && unconnected + 1 < self.servers.len() => {
+                    unconnected += 1;
+                    turn.ended(status);
+                }
                 // The token ends after some minutes, and with a change of users.
                 Err(status) if has_token && self.login.is_some() && is_old_token(&status) => {
                     has_token = false;

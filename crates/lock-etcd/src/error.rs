@@ -1,10 +1,16 @@
 //! Errors of etcd as errors of a store, each with its remedy.
 
 use lock_core::backend::{Applied, BackendError, BackendErrorKind as Kind};
-use tonic::{Code, Status};
+use std::error::Error;
+use tonic::{Code, ConnectError, Status};
 
 /// Returns the error of a call. Without a word of the server, it may have been applied.
 pub(crate) fn failed(what: &str, status: Status) -> BackendError {
+    if is_unconnected(&status) {
+        let cause = causes(&status).last().map(ToString::to_string).unwrap_or_default();
+        let message = format!("failed to {what} in etcd, since no server is reached: {cause}");
+        return BackendError::new(Kind::Unavailable, Applied::No, message).with_source(status);
+    }
     let (kind, applied, remedy) = match status.code() {
         Code::PermissionDenied => (
             Kind::Denied,
@@ -32,6 +38,15 @@ pub(crate) fn failed(what: &str, status: Status) -> BackendError {
         _ => (Kind::Unavailable, Applied::Unknown, ""),
     };
     BackendError::new(kind, applied, format!("failed to {what} in etcd{remedy}")).with_source(status)
+}
+
+/// Returns `true` if the request was not sent, for want of a connection.
+pub(crate) fn is_unconnected(status: &Status) -> bool {
+    causes(status).any(|cause| cause.is::<ConnectError>())
+}
+
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&cause| cause.source())
 }
 
 /// Returns `true` if the lease that a request names has ended.

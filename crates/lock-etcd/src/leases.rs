@@ -61,9 +61,11 @@ impl AsyncBackend for Server {
             if self.time() > request.not_after {
                 return Ok(self.reply(Acquired::Late));
             }
-            let session = self.sessions.ready().await?;
+            // The acquire is not sent yet.
+            let not_applied = |error: BackendError| error.with_applied(Applied::No);
+            let session = self.sessions.ready().await.map_err(not_applied)?;
             if let Some(floor) = floor {
-                self.raise_offset(floor.as_i64()).await?;
+                self.raise_offset(floor.as_i64()).await.map_err(not_applied)?;
             }
             let doubt = self.sessions.doubt();
             self.ends.begun(&request.name, request.lease, request.duration);

@@ -1,4 +1,4 @@
-//! Locks for [`lock_core`] in etcd, whose servers decide by majority: no grant is lost with a minority of them.
+//! Locks for [`lock_core`] in etcd, whose servers decide by majority: no grant is lost when a minority of them fails.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -39,8 +39,9 @@ use place::Place;
 use server::Server;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The time limit for connecting.
+/// The time limits for connecting, and for one attempt.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
+const ANSWERS_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// Locks in an etcd cluster.
 ///
@@ -52,13 +53,13 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 ///
 /// - **A process that dies keeps its locks for the session**: `?session=30s`, whatever the lease of a lock is. A lease can be
 ///   shorter: it ends earlier only while its process lives. It cannot be longer. A factory without options uses
-///   the length of the session.
+///   leases of 30 s, or of the session if that is shorter.
 /// - **Each grant and each renewal renews the session as well**, and counts only if the same leader answered to both.
 /// - **A late request is refused**: each acquire compares the revision of a key of the session, the *marker*, which is
 ///   written again after an acquire whose outcome is unknown.
 /// - **Tokens** are the revision of the store times 512, plus an offset, which
-///   [`token_floor`](lock_core::LockOptions::token_floor) raises. If the cluster is restored from a backup, use
-///   `etcdutl snapshot restore --bump-revision`, or tokens fall.
+///   [`token_floor`](lock_core::LockOptions::token_floor) raises. They begin near 0. After a restore from a backup they fall,
+///   unless the revision is bumped or the floor is raised.
 ///
 /// # Wake-ups
 /// Waiters watch the key of their lock, over one stream for all: a release, and the end of a session, wake them.
@@ -79,8 +80,8 @@ impl EtcdBackend {
     ///
     /// | parameter | default | |
     /// | --- | --- | --- |
-    /// | `session` | `30s` | the time after which the locks of a process that died are free; 5 s to 1 day |
-    /// | `prefix` | `distlock/` | the begin of all keys |
+    /// | `session` | `30s` | the time after which the locks of a process that died are free; whole seconds, `5s` to `86400s` |
+    /// | `prefix` | `distlock/` | all keys begin with it |
     /// | `ca` | the system's | with `etcds://`: the file with the certificate of the authority |
     ///
     /// # Errors
@@ -94,14 +95,7 @@ impl EtcdBackend {
     /// Cancel safe.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         let backend = Self::connect_lazy(url)?;
-        let beginning = async |server: Arc<Server>| {
-            let ready = tokio::time::timeout(CONNECTS_WITHIN, server.sessions.ready());
-            ready.await.map(|ready| ready.map(drop)).unwrap_or_else(|_| {
-                let message = "no majority of the servers of etcd has answered in time";
-                Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
-            })
-        };
-        backend.inner.run(beginning).await?;
+        backend.inner.run(async |server: Arc<Server>| begin(&server).await).await?;
         Ok(backend)
     }
 
@@ -131,6 +125,29 @@ impl EtcdBackend {
                 }
             });
         Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+/// Begins a session with the first server that does it: one may hang, and others may be down.
+async fn begin(server: &Server) -> Result<(), BackendError> {
+    let begun = tokio::time::Instant::now();
+    let mut attempts = 0;
+    loop {
+        let ready = tokio::time::timeout(ANSWERS_WITHIN, server.sessions.ready()).await;
+        let error = match ready {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let message = "no majority of the servers of etcd has answered in time";
+                BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
+            }
+        };
+        attempts += 1;
+        let is_over =
+            attempts > server.place.servers.len() || begun.elapsed() >= CONNECTS_WITHIN - ANSWERS_WITHIN;
+        if is_over || error.kind() != BackendErrorKind::Unavailable {
+            return Err(error);
+        }
     }
 }
 

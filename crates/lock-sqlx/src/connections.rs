@@ -1,8 +1,9 @@
 //! Connections to a server, which requests borrow in the keeper.
 
+#[cfg(feature = "postgres")]
+use lock_core::Worker;
 use lock_core::{
     __private::lock,
-    Worker,
     backend::{Applied, BackendError, BackendErrorKind},
 };
 use std::{sync::Mutex, time::Duration};
@@ -89,6 +90,7 @@ impl<C> Drop for Loan<'_, C> {
 }
 
 /// Runs a request in the keeper.
+#[cfg(feature = "postgres")]
 pub(crate) async fn run<T: Send + 'static>(
     keeper: &Worker,
     work: impl Future<Output = Result<T, BackendError>> + Send + 'static,
@@ -96,6 +98,7 @@ pub(crate) async fn run<T: Send + 'static>(
     keeper.run(work).await.unwrap_or_else(|_| Err(ended()))
 }
 
+#[cfg(feature = "postgres")]
 pub(crate) fn ended() -> BackendError {
     let message = "the thread of the store has ended: create a new store";
     BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)

@@ -132,7 +132,8 @@ impl<DB: Database<Connection: InTransaction>> InTransaction for Transaction<'_, 
 ///   hold was granted may fail with SQLSTATE 40001, as others do there. Renewals and the release do not wait for it. With
 ///   `?schema=`, the `search_path` of the transaction must contain that schema.
 /// - **MariaDB, MySQL**: at any isolation level. Renewals and the release do not wait for it. A statement that creates or
-///   alters a table ends the transaction unnoticed: use none in it. After an error, roll back at once, since under REPEATABLE
+///   alters a table ends the transaction unnoticed: use none in it. With `innodb_snapshot_isolation`, a REPEATABLE READ
+///   transaction that began before the grant may fail with error 1020. After an error, roll back at once, since under REPEATABLE
 ///   READ the first grants of other names may wait.
 /// - **SQLite**: begin it with `pool.begin_with("begin immediate")`. A transaction in another file is not committed
 ///   together with the locks. It keeps *all* locks of the file from being granted or renewed, so it must take less than

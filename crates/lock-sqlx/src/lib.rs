@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`SqliteBackend`] stores locks in a file: they exclude the processes of one machine, without a server.
-//! [`PostgresBackend`] stores them in a PostgreSQL database, [`MySqlBackend`] in one of MariaDB or MySQL. A
+//! [`PostgresBackend`] stores them in a PostgreSQL database, [`MySqlBackend`] in one of MariaDB (or MySQL 8.0, untested). A
 //! [`fence`](fence()) at the end of a transaction of the application makes it fail unless the hold is still the newest one.
 //! The first two keep the records of a scheduler's jobs as well, and [`finish_in`] commits the success of a run together with
 //! its effect.

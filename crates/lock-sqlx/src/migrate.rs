@@ -22,13 +22,22 @@ use lock_core::LockError;
 /// # Cancel safety
 /// Cancel safe. In PostgreSQL, the tables are created together or not at all; in MySQL, the next call creates the others.
 pub async fn migrate(url: &str) -> Result<(), LockError> {
-    #[cfg(all(feature = "mysql", feature = "postgres"))]
-    return match crate::mysql::Place::is_of(url) {
-        true => crate::mysql::migrate(url).await,
-        false => crate::postgres::migrate(url).await,
-    };
-    #[cfg(all(feature = "mysql", not(feature = "postgres")))]
-    return crate::mysql::migrate(url).await;
-    #[cfg(all(feature = "postgres", not(feature = "mysql")))]
-    return crate::postgres::migrate(url).await;
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+    match scheme.as_str() {
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => crate::mysql::migrate(url).await,
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => crate::postgres::migrate(url).await,
+        #[cfg(not(feature = "mysql"))]
+        "mysql" | "mariadb" => {
+            Err(LockError::invalid_url("MySQL is not built in: enable the feature `mysql`"))
+        }
+        #[cfg(not(feature = "postgres"))]
+        "postgres" | "postgresql" => {
+            Err(LockError::invalid_url("PostgreSQL is not built in: enable the feature `postgres`"))
+        }
+        _ => Err(LockError::invalid_url(
+            "only PostgreSQL, MariaDB and MySQL need it: write it as `postgres://…` or `mysql://…`",
+        )),
+    }
 }

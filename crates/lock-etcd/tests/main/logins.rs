@@ -45,9 +45,23 @@ async fn user_needs_a_login_and_rights() {
         .await;
 }
 
+/// The first server of the URL is down, and the second one hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_do_not_answer_are_passed_over() {
+    let (cluster, hung) = block_in_place(|| (EtcdCluster::start(1), EtcdCluster::start(1)));
+    block_in_place(|| hung.pause(0));
+    is_usable(&format!("etcd://{},{},{}", unused_address(), hung.address(0), cluster.address(0))).await;
+    block_in_place(|| hung.resume(0));
+}
+
 #[tokio::test]
 async fn cluster_that_is_not_there_is_unavailable() {
-    is_refused(&format!("etcd://{}", unused_address()), LockErrorKind::Unavailable, "").await;
+    let url = format!("etcd://{}", unused_address());
+    is_refused(&url, LockErrorKind::Unavailable, "Connection refused").await;
+    // Nothing was sent, so there is nothing to undo.
+    let locks = LockFactory::new(EtcdBackend::connect_lazy(&url).unwrap());
+    assert!(locks.named("x").unwrap().try_acquire().await.is_err());
+    locks.shutdown().await;
 }
 
 #[cfg(any(feature = "tls-ring", feature = "tls-aws-lc-rs"))]

@@ -66,13 +66,16 @@ async fn late_acquire_is_refused() {
         if let Ok(Some(guard)) = first {
             guard.release().await.unwrap();
         }
-        // The undo is answered before another process has the lock.
+        // Another process may have the lock before the undo is executed.
         let other = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();
         other.release().await.unwrap();
         assert!(proxy.captured() > 0, "round {round}");
         block_in_place(|| proxy.deliver_captured());
-        let holder = others.inspect(lock.name()).await.unwrap();
-        assert!(holder.stored.is_none(), "round {round}: a late acquire was executed: {holder:?}");
+        // At the latest the undo removes what arrived before it. An orphan would stay for a lease.
+        let again = others.named("x").unwrap().acquire_timeout(PATIENCE / 6).await;
+        let again =
+            again.unwrap_or_else(|error| panic!("round {round}: a late acquire has the lock: {error}"));
+        again.release().await.unwrap();
     }
 }
 

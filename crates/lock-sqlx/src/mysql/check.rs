@@ -100,7 +100,9 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
             _ => error,
         }
     };
-    let mut connection = MySqlConnection::connect_with(&place.options).await.map_err(unconnected)?;
+    let mut connection = MySqlConnection::connect_with(&place.options)
+        .await
+        .map_err(|error| unconnected(&place.options, error))?;
     sqlx::raw_sql(SETTINGS).execute(&mut connection).await.map_err(failed)?;
     sqlx::raw_sql(SCHEMA).execute(&mut connection).await.map(drop).map_err(failed)
 }

@@ -1,7 +1,7 @@
 //! Errors of MySQL and MariaDB as errors of a store, each with its remedy.
 
 use lock_core::backend::{Applied, BackendError, BackendErrorKind as Kind};
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 
 /// The error of a request that was sent.
 pub(super) fn failed(what: &str, error: sqlx::Error) -> BackendError {
@@ -9,8 +9,15 @@ pub(super) fn failed(what: &str, error: sqlx::Error) -> BackendError {
 }
 
 /// The error of a connection that could not be opened.
-pub(super) fn unconnected(error: sqlx::Error) -> BackendError {
-    describe("connect", Some(Applied::No), error)
+pub(super) fn unconnected(options: &MySqlConnectOptions, error: sqlx::Error) -> BackendError {
+    let (host, port) = (options.get_host(), options.get_port());
+    match &error {
+        sqlx::Error::Io(cause) => {
+            let message = format!("failed to connect to the server of mysql at {host}:{port}: {cause}");
+            BackendError::new(Kind::Unavailable, Applied::No, message).with_source(error)
+        }
+        _ => describe(&format!("connect to {host}:{port}"), Some(Applied::No), error),
+    }
 }
 
 /// Error numbers: <https://mariadb.com/docs/server/reference/error-codes>
@@ -29,7 +36,12 @@ fn describe(what: &str, applied: Option<Applied>, error: sqlx::Error) -> Backend
             ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence and distlock_card, and \
              select on distlock_meta, to this user",
         ),
-        (Some(1044 | 1045 | 1698), _) => (Kind::Denied, Applied::No, ": the login was refused"),
+        (Some(1044), _) => (
+            Kind::Denied,
+            Applied::No,
+            ": this user has no right on the database: grant the rights on its tables",
+        ),
+        (Some(1045 | 1698), _) => (Kind::Denied, Applied::No, ": the login was refused"),
         (Some(1049 | 1046), _) => (Kind::Misconfigured, Applied::No, ": the database does not exist"),
         (Some(1290 | 1792 | 1836), _) => (
             Kind::Unavailable,

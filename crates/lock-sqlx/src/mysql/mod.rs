@@ -10,8 +10,7 @@ mod place;
 mod server;
 mod statements;
 
-pub(crate) use self::place::Place;
-use self::server::Server;
+use self::{place::Place, server::Server};
 use crate::connections::in_time;
 use async_trait::async_trait;
 use lock_core::{
@@ -66,8 +65,9 @@ impl MySqlBackend {
     /// # Errors
     /// - [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used;
     /// - [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the tables are missing, or were written by a
-    ///   newer version of this crate, if the login is refused or a right is missing, if
-    ///   `innodb_flush_log_at_trx_commit` is not 1, or if the server is part of a Galera cluster;
+    ///   newer version of this crate, if the database does not exist, the login is refused or a right is missing, if the
+    ///   server is older than MariaDB 10.6 or MySQL 8.0, if `innodb_flush_log_at_trx_commit` is not 1, or if the server is
+    ///   part of a cluster in which several servers write;
     /// - [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if the server cannot be reached or is
     ///   read-only.
     ///

@@ -16,7 +16,7 @@ const OF_SQLX: [&str; 9] =
 
 /// The contents of a URL.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(super) struct Place {
     pub(super) options: MySqlConnectOptions,
     /// The number of connections for acquires.
     pub(super) connections: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns `true` for a URL of MySQL or MariaDB.
-    pub(crate) fn is_of(url: &str) -> bool {
+    fn is_of(url: &str) -> bool {
         url.split_once("://")
             .is_some_and(|(scheme, _)| SCHEMES.iter().any(|s| s.eq_ignore_ascii_case(scheme)))
     }

@@ -67,7 +67,9 @@ impl Server {
 
     /// Opens a connection, and checks the server.
     async fn open(&self) -> Result<MySqlConnection, BackendError> {
-        let mut connection = MySqlConnection::connect_with(&self.place.options).await.map_err(unconnected)?;
+        let options = &self.place.options;
+        let opened = MySqlConnection::connect_with(options).await;
+        let mut connection = opened.map_err(|error| unconnected(options, error))?;
         let sent = Instant::now();
         let now = check(&mut connection).await?;
         self.clock.learn(sent, micros(now));

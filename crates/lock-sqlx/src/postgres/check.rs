@@ -105,7 +105,8 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
             _ => error,
         }
     };
-    let mut connection = PgConnection::connect_with(&place.options).await.map_err(unconnected)?;
+    let connection = PgConnection::connect_with(&place.options).await;
+    let mut connection = connection.map_err(|error| unconnected(&place.options, error))?;
     let mut tx = connection.begin().await.map_err(failed)?;
     // Two programs that create a table at the same time would fail.
     let alone = sqlx::query("select pg_advisory_xact_lock(hashtext('distlock'))").execute(&mut *tx).await;

@@ -1,7 +1,7 @@
 //! Errors of PostgreSQL as errors of a store, each with its remedy.
 
 use lock_core::backend::{Applied, BackendError, BackendErrorKind as Kind};
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 
 /// SQLSTATE codes. <https://www.postgresql.org/docs/current/errcodes-appendix.html>
 pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
@@ -14,8 +14,15 @@ pub(super) fn failed(what: &str, error: sqlx::Error) -> BackendError {
 }
 
 /// The error of a connection that could not be opened.
-pub(super) fn unconnected(error: sqlx::Error) -> BackendError {
-    describe("connect", Applied::No, error)
+pub(super) fn unconnected(options: &PgConnectOptions, error: sqlx::Error) -> BackendError {
+    let (host, port) = (options.get_host(), options.get_port());
+    match &error {
+        sqlx::Error::Io(cause) => {
+            let message = format!("failed to connect to the server of postgres at {host}:{port}: {cause}");
+            BackendError::new(Kind::Unavailable, Applied::No, message).with_source(error)
+        }
+        _ => describe(&format!("connect to {host}:{port}"), Applied::No, error),
+    }
 }
 
 fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {

@@ -98,7 +98,9 @@ impl Server {
 
     /// Opens a connection, and checks the server.
     async fn open(&self) -> Result<PgConnection, BackendError> {
-        let mut connection = PgConnection::connect_with(&self.place.options).await.map_err(unconnected)?;
+        let options = &self.place.options;
+        let opened = PgConnection::connect_with(options).await;
+        let mut connection = opened.map_err(|error| unconnected(options, error))?;
         let sent = Instant::now();
         let checked = check(&mut connection, &self.place.tables()).await?;
         self.clock.learn(sent, checked.now);

@@ -4,7 +4,7 @@ use crate::sqlite::support::LockFile;
 use lock_core::{LockErrorKind, LockFactory, LockOptions, LostReason, Retention};
 use lock_sqlx::SqliteBackend;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
-use std::{fs, time::Duration};
+use std::{env, error::Error as _, fs, io::Write as _, path::PathBuf, process::Command, time::Duration};
 
 async fn raw(file: &LockFile) -> SqliteConnection {
     SqliteConnectOptions::new().filename(file.path()).connect().await.unwrap()
@@ -253,4 +253,53 @@ async fn expired_rows_are_deleted() {
         .await
         .unwrap();
     assert!(rows < 50, "{rows} of 300 rows are still there");
+}
+
+/// The disk of the file is full: nothing is granted, with the reason. A hold continues, and everything goes on when there is
+/// room again. The disk is a small one in memory, in a namespace of this test.
+#[tokio::test]
+async fn full_disk_grants_nothing_and_loses_no_hold() {
+    const DISK: &str = "LOCK_SQLX_TEST_DISK";
+    let Some(disk) = env::var_os(DISK).map(PathBuf::from) else {
+        let (folder, test) =
+            (tempfile::tempdir().unwrap(), "sqlite::files::full_disk_grants_nothing_and_loses_no_hold");
+        let mount = "mount -t tmpfs -o size=2m tmpfs \"$0\" && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", mount]).arg(folder.path());
+        command.arg(env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+        let status = command.env(DISK, folder.path()).status().expect("util-linux is installed");
+        assert!(status.success(), "it needs `unshare` with user namespaces: {status}");
+        return;
+    };
+    let locks = LockFactory::new(
+        SqliteBackend::connect(&format!("sqlite:{}/locks.db", disk.display())).await.unwrap(),
+    );
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let (filler, mut size) = (disk.join("filler"), 1 << 16);
+    let mut file = fs::File::create(&filler).unwrap();
+    while size > 0 {
+        if file.write_all(&vec![0; size]).is_err() {
+            size /= 2;
+        }
+    }
+    // A little of the log can be used again.
+    let refused = 'refused: {
+        for number in 0..2_000 {
+            if let Err(error) = locks.named(format!("y:{number}")).unwrap().try_acquire().await {
+                break 'refused error;
+            }
+        }
+        panic!("the disk does not become full");
+    };
+    let reason = refused.source().map(ToString::to_string).unwrap_or_default();
+    assert!(
+        refused.kind() == LockErrorKind::Unavailable && reason.contains("the disk is full"),
+        "{refused}: {reason}"
+    );
+    assert!(guard.is_held());
+    drop(file);
+    fs::remove_file(filler).unwrap();
+    let other = locks.named("z").unwrap().acquire_timeout(Duration::from_secs(30)).await.unwrap();
+    other.release().await.unwrap();
+    assert!(guard.release().await.unwrap().was_held());
 }
