@@ -121,6 +121,11 @@ impl Client {
         }
     }
 
+    /// Logs in again for the next request.
+    pub(crate) fn forget_login(&self) {
+        *lock(&self.token) = None;
+    }
+
     /// Uses the next server from now on, if this one is still in use.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { client: self, number: self.current.load(Ordering::Relaxed), is_kept: false }

@@ -9,12 +9,13 @@ use crate::{
     wire::{RangeRequest, Request, Target, TxnResponse, delete, get, is, put},
 };
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind,
-        Capabilities, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, NotifyWaiters, ReleaseRequest,
-        Released, RenewRequest, Renewed, Reply, StoredHold,
+        Capabilities, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
 };
@@ -23,8 +24,12 @@ use std::time::Duration;
 /// The tokens of a revision. Its first one is the revision times their number, plus the offset of the store.
 const TOKENS: i64 = 512;
 
-/// The attempts of an acquire whose marker was written meanwhile.
-const ATTEMPTS: u32 = 8;
+/// The attempts of an acquire whose session has ended meanwhile.
+const ATTEMPTS: u32 = 4;
+
+/// The time limit for the end of a lease, and the pause before the next attempt.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// The reads of a transaction; etcd refuses more than 128 operations.
 const READS: usize = 100;
@@ -61,15 +66,20 @@ impl AsyncBackend for Server {
             if self.time() > request.not_after {
                 return Ok(self.reply(Acquired::Late));
             }
+            let mut attempt = self.ends.begin(&request.name, request.lease, request.duration);
+            if attempt.follows_a_lost_one {
+                // Even if its future is not dropped yet.
+                self.sessions.doubts();
+            }
             // The acquire is not sent yet.
             let not_applied = |error: BackendError| error.with_applied(Applied::No);
-            let session = self.sessions.ready().await.map_err(not_applied)?;
             if let Some(floor) = floor {
                 self.raise_offset(floor.as_i64()).await.map_err(not_applied)?;
             }
-            let doubt = self.sessions.doubt();
-            self.ends.begun(&request.name, request.lease, request.duration);
-            let (taken, renewed) = tokio::join!(self.take(&session, &request), self.sessions.renew(&session));
+            let ready = self.sessions.ready().await.map_err(not_applied)?;
+            let (session, doubt) = (&ready.session, self.sessions.doubt());
+            attempt.sent();
+            let (taken, renewed) = tokio::join!(self.take(session, &request), self.sessions.renew(session));
             match taken? {
                 Take::Taken { revision, offset, term } => {
                     // The session lasts for its whole length from now on only if it was renewed under the same leader.
@@ -77,20 +87,23 @@ impl AsyncBackend for Server {
                         return Err(lost_meanwhile());
                     }
                     doubt.settle();
-                    self.ends.granted(&request.name, request.lease, revision, request.duration);
+                    attempt.granted(revision, request.duration);
                     let first = revision * TOKENS + offset;
                     let last = first + i64::from(reserve).min(TOKENS - 1);
                     return Ok(self.reply(Acquired::Granted { first: token(first), last: token(last) }));
                 }
                 Take::Busy => {
                     doubt.settle();
-                    self.ends.forget(&request.name, request.lease);
+                    attempt.refused();
                     return Ok(self.reply(Acquired::Busy { remaining: None }));
                 }
-                Take::Outdated => doubt.settle(),
+                Take::Outdated => {
+                    doubt.settle();
+                    attempt.refused();
+                }
             }
         }
-        let message = "other requests wrote the marker of the session meanwhile: try again";
+        let message = "the session in etcd ended again and again: try again";
         Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message))
     }
 
@@ -105,16 +118,14 @@ impl AsyncBackend for Server {
         let ReleaseRequest { name, lease, depth_left, .. } = request;
         let had_ended = self.ends.has_ended(&name, lease);
         let keys = self.keys(&name);
-        let own = is(&keys.lock, Target::Value(value(lease)));
+        let mut is_marked = false;
         loop {
-            let session = self.sessions.now();
-            let mut otherwise = vec![get(&keys.lock)];
-            otherwise.extend(session.as_ref().map(Session::put_marker));
+            let (session, own) = (self.sessions.now(), is(&keys.lock, Target::Value(value(lease))));
             let change = match (&session, depth_left) {
                 (Some(session), 1..) => vec![put(&keys.depth, depth_left.to_string(), session.id)],
                 _ => vec![delete(&keys.lock), delete(&keys.depth)],
             };
-            let released = self.sessions.transact(vec![own.clone()], change, otherwise).await;
+            let released = self.sessions.transact(vec![own], change, vec![get(&keys.lock)]).await;
             let released = match (released, &session) {
                 (Err(status), Some(session)) if has_no_lease(&status) => {
                     self.sessions.ended(session.id);
@@ -122,23 +133,21 @@ impl AsyncBackend for Server {
                 }
                 (released, _) => released.named("release a lock")?,
             };
-            if !released.succeeded {
-                if let Some(session) = session {
-                    self.sessions.marked(session.id, released.revision());
-                }
-                self.ends.forget(&name, lease);
-                return Ok(self.reply(Released::Gone { held_by_other: released.kv(0).is_some() }));
+            if released.succeeded && depth_left > 0 {
+                return Ok(self.reply(Released::Kept));
             }
-            return Ok(self.reply(match depth_left {
-                1.. => Released::Kept,
-                0 => {
-                    self.ends.forget(&name, lease);
-                    match had_ended {
-                        // It was not deleted yet.
-                        true => Released::Gone { held_by_other: false },
-                        false => Released::Released { listeners: None },
-                    }
-                }
+            if !released.succeeded && !is_marked {
+                // An acquire under way may have been executed since, and none is after this.
+                self.sessions.mark_after(released.revision()).await?;
+                is_marked = true;
+                continue;
+            }
+            self.ends.released(&name, lease);
+            return Ok(self.reply(match released.succeeded {
+                // It had ended, and was not deleted yet.
+                true if had_ended => Released::Gone { held_by_other: false },
+                true => Released::Released { listeners: None },
+                false => Released::Gone { held_by_other: released.kv(0).is_some() },
             }));
         }
     }
@@ -312,10 +321,15 @@ impl Server {
     /// Deletes the locks of leases that have ended, for ever.
     pub(crate) async fn end_leases(&self) {
         loop {
+            let ended = self.ends.next().await;
+            let ends = ended.iter().map(|(name, lease, end)| {
+                let ending = tokio::time::timeout(ENDS_WITHIN, self.end_lease(name, *lease, *end));
+                async move { ending.await.unwrap_or_else(|_| Err(lost_meanwhile())) }
+            });
             let mut has_failed = false;
-            for (name, lease, end) in self.ends.next().await {
-                match self.end_lease(&name, lease, end).await {
-                    Ok(()) => self.ends.forget_end(&name, lease, end),
+            for (answer, (name, lease, end)) in join_all(ends).await.into_iter().zip(&ended) {
+                match answer {
+                    Ok(()) => self.ends.ended(name, *lease, *end),
                     Err(error) => {
                         has_failed = true;
                         tracing::debug!(%error, "a lease in etcd has ended, and its lock is not deleted yet");
@@ -323,19 +337,38 @@ impl Server {
                 }
             }
             if has_failed {
-                tokio::time::sleep(Duration::from_millis(250)).await;
+                tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
 
+    /// Deletes the lock of a lease as it was granted; a later grant has another revision.
     async fn end_lease(&self, name: &LockName, lease: LeaseId, end: End) -> Result<(), BackendError> {
-        let Some(revision) = end.revision else {
-            // It may be granted yet, unless this writes the marker.
-            let notify = NotifyWaiters::Yes;
-            let release = ReleaseRequest { name: name.clone(), lease, depth_left: 0, notify };
-            return self.release(release).await.map(drop);
-        };
         let keys = self.keys(name);
+        let revision = match end.revision {
+            Some(revision) => revision,
+            None => {
+                // After the marker, no lost attempt is executed any more.
+                let read = self
+                    .sessions
+                    .transact(vec![], vec![get(&keys.lock)], vec![])
+                    .await
+                    .named("read a lock")?;
+                self.sessions.mark_after(read.revision()).await?;
+                let read = self
+                    .sessions
+                    .transact(vec![], vec![get(&keys.lock)], vec![])
+                    .await
+                    .named("read a lock")?;
+                match read.kv(0) {
+                    Some(kv) if kv.value == value(lease) => kv.mod_revision,
+                    _ => return Ok(()),
+                }
+            }
+        };
+        if !self.ends.is_still(name, lease, end) {
+            return Ok(());
+        }
         let granted = vec![is(&keys.lock, Target::Changed(revision))];
         let deleted = vec![delete(&keys.lock), delete(&keys.depth)];
         self.sessions.transact(granted, deleted, vec![]).await.named("end a lease").map(drop)

@@ -55,6 +55,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1_500);
 ///   shorter: it ends earlier only while its process lives. It cannot be longer. A factory without options uses
 ///   leases of 30 s, or of the session if that is shorter.
 /// - **Each grant and each renewal renews the session as well**, and counts only if the same leader answered to both.
+/// - **Use etcd 3.4.31, 3.5.13 or later.** In older ones, a leader that hangs and comes back may end sessions that its
+///   successor has renewed. Then a lock is granted to others until its holder notices, within a third of its lease;
+///   connecting warns of them. Later ones only make it unlikely (etcd issues 15247, 12528).
 /// - **A late request is refused**: each acquire compares the revision of a key of the session, the *marker*, which is
 ///   written again after an acquire whose outcome is unknown.
 /// - **Tokens** are the revision of the store times 512, plus an offset, which
@@ -135,7 +138,10 @@ async fn begin(server: &Server) -> Result<(), BackendError> {
     loop {
         let ready = tokio::time::timeout(ANSWERS_WITHIN, server.sessions.ready()).await;
         let error = match ready {
-            Ok(Ok(_)) => return Ok(()),
+            Ok(Ok(_)) => {
+                let checked = tokio::time::timeout(ANSWERS_WITHIN, server.sessions.check_version());
+                return checked.await.or(Ok(()));
+            }
             Ok(Err(error)) => error,
             Err(_) => {
                 let message = "no majority of the servers of etcd has answered in time";

@@ -104,8 +104,8 @@ impl Directory for Server {
         card: ProcessCard,
         _: Duration,
     ) -> Result<(), BackendError> {
-        let session = self.sessions.ready().await?;
-        self.sessions.put(&self.card_key(process), encode_card(&card), session.id).await
+        let session = self.sessions.ready().await?.session.id;
+        self.sessions.put(&self.card_key(process), encode_card(&card), session).await
     }
 
     async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {

@@ -9,7 +9,10 @@ use crate::{
     client::{Client, Named as _},
     ends::Ends,
     error::{failed, has_no_lease, misunderstood},
-    wire::{LeaseGrantRequest, LeaseId, LeaseResponse, RequestOp, TxnRequest, TxnResponse, delete, get, put},
+    wire::{
+        LeaseGrantRequest, LeaseId, LeaseResponse, RequestOp, StatusRequest, StatusResponse, TxnRequest,
+        TxnResponse, delete, get, put,
+    },
 };
 use futures_util::stream;
 use lock_core::{
@@ -23,11 +26,13 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::{RwLock, RwLockReadGuard};
 use tonic::Status;
 
 pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
 /// A session that has not ended, as far as is known.
@@ -40,11 +45,10 @@ pub(crate) struct Session {
     pub(crate) marker: i64,
 }
 
-impl Session {
-    /// Writes the marker again.
-    pub(crate) fn put_marker(&self) -> RequestOp {
-        put(&self.marker_key, "", self.id)
-    }
+/// A session that is ready for an acquire.
+pub(crate) struct Ready<'s> {
+    pub(crate) session: Session,
+    _kept: RwLockReadGuard<'s, ()>,
 }
 
 /// The sessions of a store, one after the other.
@@ -53,8 +57,8 @@ pub(crate) struct Sessions {
     prefix: String,
     length: Duration,
     now: Mutex<Option<Session>>,
-    /// Kept while a session is created or marked.
-    changes: tokio::sync::Mutex<()>,
+    /// Kept for reading by acquires, and for writing while a session is created or its marker is written.
+    marker: RwLock<()>,
     /// An acquire has an unknown outcome, and no marker was written since.
     is_in_doubt: AtomicBool,
 }
@@ -66,7 +70,7 @@ impl Sessions {
             prefix: prefix.to_owned(),
             length,
             now: Mutex::default(),
-            changes: tokio::sync::Mutex::default(),
+            marker: RwLock::default(),
             is_in_doubt: AtomicBool::new(false),
         }
     }
@@ -76,43 +80,61 @@ impl Sessions {
         lock(&self.now).clone()
     }
 
-    /// Returns a session whose marker is newer than every acquire with an unknown outcome.
-    pub(crate) async fn ready(&self) -> Result<Session, BackendError> {
-        let _changing = self.changes.lock().await;
-        if let Some(session) = self.now() {
-            if !self.is_in_doubt.swap(false, Ordering::AcqRel) {
-                return Ok(session);
-            }
-            let doubt = Doubt(self);
-            let marked = self.transact(vec![], vec![session.put_marker()], vec![]).await;
-            match marked {
-                Ok(marked) => {
-                    doubt.settle();
-                    self.marked(session.id, marked.revision());
+    /// Returns a session whose marker is newer than every acquire with an unknown outcome, and is not written while the
+    /// result is kept.
+    pub(crate) async fn ready(&self) -> Result<Ready<'_>, BackendError> {
+        loop {
+            let kept = self.marker.read().await;
+            match self.now() {
+                Some(session) if !self.is_in_doubt.load(Ordering::Acquire) => {
+                    return Ok(Ready { session, _kept: kept });
                 }
-                Err(status) if has_no_lease(&status) => {
-                    doubt.settle();
-                    self.ended(session.id);
+                _ => drop(kept),
+            }
+            let writing = self.marker.write().await;
+            match self.now() {
+                Some(session) if self.is_in_doubt.swap(false, Ordering::AcqRel) => {
+                    self.mark(&session).await?
                 }
-                Err(status) => return Err(failed("write the marker of the session", status)),
+                Some(_) => {}
+                None => self.begin().await?,
             }
-            if let Some(session) = self.now() {
-                return Ok(session);
-            }
+            drop(writing);
         }
-        self.begin().await
     }
 
-    async fn begin(&self) -> Result<Session, BackendError> {
+    /// Writes the marker, unless it is newer than this revision of the store.
+    pub(crate) async fn mark_after(&self, revision: i64) -> Result<(), BackendError> {
+        let _writing = self.marker.write().await;
+        match self.now() {
+            Some(session) if session.marker <= revision => self.mark(&session).await,
+            // The marker of an ended session is gone.
+            _ => Ok(()),
+        }
+    }
+
+    async fn mark(&self, session: &Session) -> Result<(), BackendError> {
+        let doubt = Doubt(self);
+        let marker = vec![put(&session.marker_key, "", session.id)];
+        match self.transact(vec![], marker, vec![]).await {
+            Ok(marked) => self.marked(session.id, marked.revision()),
+            Err(status) if has_no_lease(&status) => self.ended(session.id),
+            Err(status) => return Err(failed("write the marker of the session", status)),
+        }
+        doubt.settle();
+        Ok(())
+    }
+
+    async fn begin(&self) -> Result<(), BackendError> {
         let grant = LeaseGrantRequest { ttl: i64::try_from(self.length.as_secs()).unwrap_or(i64::MAX) };
         let granted: LeaseResponse = self.client.call(GRANT, grant).await.named("begin a session")?;
         let id = granted.id;
         let marker_key = format!("{}session/{id:x}", self.prefix).into_bytes();
-        let mut session = Session { id, marker_key, marker: 0 };
-        let marked = self.transact(vec![], vec![session.put_marker()], vec![]).await;
-        session.marker = marked.named("begin a session")?.revision();
-        *lock(&self.now) = Some(session.clone());
-        Ok(session)
+        let marked = self.transact(vec![], vec![put(&marker_key, "", id)], vec![]).await;
+        let marker = marked.named("begin a session")?.revision();
+        self.is_in_doubt.store(false, Ordering::Release);
+        *lock(&self.now) = Some(Session { id, marker_key, marker });
+        Ok(())
     }
 
     /// Renews a session. Returns the term of the leader that the answering server knew, or `None` if the session has ended.
@@ -133,6 +155,11 @@ impl Sessions {
             return Ok(None);
         }
         Ok(Some(answer.header.unwrap_or_default().raft_term))
+    }
+
+    /// An acquire has an unknown outcome.
+    pub(crate) fn doubts(&self) {
+        self.is_in_doubt.store(true, Ordering::Release);
     }
 
     /// Begins an acquire. If its outcome stays unknown, the next one writes the marker first.
@@ -162,6 +189,20 @@ impl Sessions {
         failure: Vec<RequestOp>,
     ) -> Result<TxnResponse, Status> {
         self.client.call(TXN, TxnRequest { compare, success, failure }).await
+    }
+
+    /// Warns of a version whose former leaders end sessions that were renewed.
+    pub(crate) async fn check_version(&self) {
+        let status = self.client.call::<_, StatusResponse>(STATUS, StatusRequest {}).await;
+        if let Ok(StatusResponse { version }) = status
+            && is_too_old(&version)
+        {
+            tracing::warn!(
+                version,
+                "a leader of this etcd that hangs and comes back may end sessions that its successor has renewed: update \
+                 to 3.4.31, 3.5.13 or later"
+            );
+        }
     }
 
     /// Writes a key that ends with a session.
@@ -214,7 +255,18 @@ impl Doubt<'_> {
 
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
-        self.0.is_in_doubt.store(true, Ordering::Release);
+        self.0.doubts();
+    }
+}
+
+/// Source: etcd issues 15247 and 12528.
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let mut number = || numbers.next().unwrap_or(0);
+    match (number(), number(), number()) {
+        (3, 4, patch) => patch < 31,
+        (3, 5, patch) => patch < 13,
+        (major, minor, _) => (major, minor) < (3, 4),
     }
 }
 
@@ -222,4 +274,23 @@ impl Drop for Doubt<'_> {
 pub(crate) fn lost_meanwhile() -> BackendError {
     let message = "the session in etcd ended, or its leader changed, while the operation was executed";
     BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared() {
+        for (version, old) in [
+            ("3.3.9", true),
+            ("3.4.23", true),
+            ("3.4.31", false),
+            ("3.5.12", true),
+            ("3.5.13", false),
+            ("3.6.0", false),
+        ] {
+            assert_eq!(is_too_old(version), old, "{version}");
+        }
+    }
 }

@@ -171,6 +171,11 @@ impl Wakes {
     }
 
     fn handle(&self, watch: &mut Watch, event: WatchResponse) -> Result<(), Status> {
+        if event.created && event.canceled {
+            // Refused, without the number of the watch: the login may have ended, or a right is missing.
+            self.client.forget_login();
+            return Err(Status::unavailable(event.cancel_reason));
+        }
         if event.canceled {
             // That of a watch which was left.
             let is_left = !watch.names.contains_key(&event.watch_id);

@@ -176,6 +176,15 @@ pub(crate) struct LeaseId {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusResponse {
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct AuthenticateRequest {
     #[prost(string, tag = "1")]
     pub(crate) name: String,

@@ -114,7 +114,16 @@ impl EtcdCluster {
     /// Panics if the server does not answer, or refuses it.
     #[track_caller]
     pub fn api(&self, path: &str, body: &str) -> String {
-        let answer = self.post(0, path, body).expect("etcd answers");
+        self.api_as("", path, body)
+    }
+
+    /// Sends a request like [`api`](Self::api), with the token of a login.
+    ///
+    /// # Panics
+    /// Panics like [`api`](Self::api).
+    #[track_caller]
+    pub fn api_as(&self, token: &str, path: &str, body: &str) -> String {
+        let answer = self.post(0, token, path, body).expect("etcd answers");
         assert!(answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"), "{answer}");
         answer
     }
@@ -129,7 +138,7 @@ impl EtcdCluster {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
             let leads = |number: &usize| {
-                let status = self.post(*number, "/v3/maintenance/status", "{}")?;
+                let status = self.post(*number, "", "/v3/maintenance/status", "{}")?;
                 let id = |key: &str| {
                     let (_, rest) = status.split_once(&format!("\"{key}\":\""))?;
                     rest.split('"').next().map(str::to_owned)
@@ -239,8 +248,10 @@ impl EtcdCluster {
         self.ask(number, &format!("GET {path} HTTP/1.0\r\n\r\n"))
     }
 
-    fn post(&self, number: usize, path: &str, body: &str) -> Option<String> {
-        self.ask(number, &format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    fn post(&self, number: usize, token: &str, path: &str, body: &str) -> Option<String> {
+        let login = if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
+        let head = format!("POST {path} HTTP/1.0\r\n{login}Content-Length: {}", body.len());
+        self.ask(number, &format!("{head}\r\n\r\n{body}"))
     }
 
     fn ask(&self, number: usize, request: &str) -> Option<String> {

@@ -1,10 +1,13 @@
 //! Logins, rights and TLS.
 
-use lock_core::{LockErrorKind, LockFactory};
+use lock_core::{LockErrorKind, LockFactory, LockOptions};
 use lock_etcd::EtcdBackend;
 use lock_testkit::{EtcdCluster, unused_address};
-use std::error::Error as _;
-use tokio::task::block_in_place;
+use std::{error::Error as _, time::Duration};
+use tokio::{
+    task::block_in_place,
+    time::{sleep, timeout},
+};
 
 async fn is_refused(url: &str, kind: LockErrorKind, remedy: &str) {
     let error = EtcdBackend::connect(url).await.unwrap_err();
@@ -43,6 +46,47 @@ async fn user_needs_a_login_and_rights() {
     is_refused(&format!("etcd://shop:other@{address}"), LockErrorKind::Backend, "login was refused").await;
     is_refused(&format!("etcd://guest:secret@{address}"), LockErrorKind::Backend, "readwrite on the keys")
         .await;
+}
+
+/// The users of a cluster change, so its streams know an old login. A watch is refused on such a stream, and made on a new
+/// one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_with_an_old_login_is_made_again() {
+    let cluster = block_in_place(|| EtcdCluster::start(1));
+    block_in_place(|| {
+        for user in ["root", "shop"] {
+            cluster.api("/v3/auth/user/add", &format!("{{\"name\": \"{user}\", \"password\": \"secret\"}}"));
+        }
+        cluster.api("/v3/auth/role/add", r#"{"name": "root"}"#);
+        cluster.api("/v3/auth/user/grant", r#"{"user": "root", "role": "root"}"#);
+        cluster.api("/v3/auth/user/grant", r#"{"user": "shop", "role": "root"}"#);
+        cluster.api("/v3/auth/enable", "{}");
+    });
+    let url = format!("etcd://root:secret@{}", cluster.address(0));
+    let (locks, others) =
+        (EtcdBackend::connect(&url).await.unwrap(), EtcdBackend::connect(&url).await.unwrap());
+    let (locks, others) = (LockFactory::new(locks), LockFactory::new(others));
+    let wait_for = async |name: &'static str| {
+        let guard = others.named(name).unwrap().acquire().await.unwrap();
+        let options = LockOptions::default().poll_interval(Duration::from_secs(600));
+        let lock = locks.named(name).unwrap().with_options(options).unwrap();
+        let waiting = tokio::spawn(lock.acquire_timeout(Duration::from_secs(600)));
+        // It asks by itself after half a second, and after 5 s more; it subscribes again every 5 s.
+        sleep(Duration::from_secs(8)).await;
+        guard.release().await.unwrap();
+        let newer = timeout(Duration::from_secs(10), waiting).await.expect("it is woken").unwrap().unwrap();
+        newer.release().await.unwrap();
+    };
+    wait_for("x").await;
+    let answer =
+        block_in_place(|| cluster.api("/v3/auth/authenticate", r#"{"name": "root", "password": "secret"}"#));
+    let (_, token) = answer.split_once("\"token\":\"").unwrap();
+    let token = token.split('"').next().unwrap();
+    block_in_place(|| {
+        cluster.api_as(token, "/v3/auth/disable", "{}");
+        cluster.api("/v3/auth/enable", "{}");
+    });
+    wait_for("y").await;
 }
 
 /// The first server of the URL is down, and the second one hangs.

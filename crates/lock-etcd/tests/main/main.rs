@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod doubts;
 mod faults;
 mod logins;
 mod requests;

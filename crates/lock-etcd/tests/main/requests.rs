@@ -21,13 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of late acquires in a long run; otherwise a twentieth of it.
 const LATE: usize = 1_000;
 
-/// The first acquire of a lock: a transaction that writes its key.
-fn first_acquire() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
+/// The first bytes with all these parts.
+pub(crate) fn first_with(parts: &'static [&'static [u8]]) -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
     let was_seen = AtomicBool::new(false);
     move |bytes| {
         let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
-        has(b"/lock/x") && has(b"/offset") && !was_seen.swap(true, Ordering::SeqCst)
+        parts.iter().all(|part| has(part)) && !was_seen.swap(true, Ordering::SeqCst)
     }
+}
+
+/// The first acquire of a lock: a transaction that writes its key.
+fn first_acquire() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
+    first_with(&[b"/lock/x", b"/offset"])
 }
 
 /// An acquire is executed, but its reply is lost. It is undone long before its lease ends.
