@@ -92,6 +92,22 @@ impl Ends {
         self.granted(name, lease).map(|at| at.saturating_duration_since(Instant::now()))
     }
 
+    /// Returns the leases that were granted by this store.
+    pub(crate) fn held(&self) -> Vec<Key> {
+        lock(&self.leases)
+            .iter()
+            .filter(|(_, end)| end.revision.is_some())
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Notes that the lock of a lease was written again.
+    pub(crate) fn moved(&self, name: &LockName, lease: LeaseId, revision: i64) {
+        if let Some(end) = lock(&self.leases).get_mut(&(name.clone(), lease)) {
+            end.revision = end.revision.map(|_| revision);
+        }
+    }
+
     /// Notes that nothing of a lease is in the store.
     pub(crate) fn released(&self, name: &LockName, lease: LeaseId) {
         self.change(&(name.clone(), lease), |end| {

@@ -82,8 +82,15 @@ impl AsyncBackend for Server {
             let (taken, renewed) = tokio::join!(self.take(session, &request), self.sessions.renew(session));
             match taken? {
                 Take::Taken { revision, offset, term } => {
-                    // The session lasts for its whole length from now on only if it was renewed under the same leader.
+                    // The session lasts for its whole length from now on only if it was renewed under the same leader,
+                    // and began under it.
                     if renewed? != Some(term) {
+                        return Err(lost_meanwhile());
+                    }
+                    if term != session.term {
+                        let session = session.clone();
+                        drop(ready);
+                        self.follow(&session, term).await?;
                         return Err(lost_meanwhile());
                     }
                     doubt.settle();
@@ -188,6 +195,11 @@ impl Server {
         Reply::new(self.time(), outcome)
     }
 
+    /// Returns `true` if another session has taken the place of this one.
+    fn is_replaced(&self, session: &Session) -> bool {
+        self.sessions.now().is_some_and(|now| now.id != session.id)
+    }
+
     /// Takes a free lock, or one that the lease has.
     async fn take(&self, session: &Session, request: &AcquireRequest) -> Result<Take, BackendError> {
         let (keys, offset) = (self.keys(&request.name), self.offset_key());
@@ -273,9 +285,12 @@ impl Server {
             other => other.named("enter a lock again")?,
         };
         if !entered.succeeded {
-            return Ok(self.reply(Acquired::Gone));
+            return match self.is_replaced(&session) {
+                true => Err(lost_meanwhile()),
+                false => Ok(self.reply(Acquired::Gone)),
+            };
         }
-        if renewed? != Some(entered.term()) {
+        if renewed? != Some(entered.term()) || !self.follow(&session, entered.term()).await? {
             return Err(lost_meanwhile());
         }
         self.ends.renewed(&name, lease, duration);
@@ -298,13 +313,23 @@ impl Server {
                 answers.extend(items.iter().map(|_| Renewed::Gone));
                 continue;
             };
-            if term != read.term() {
+            if term != read.term() || !self.follow(&session, term).await? {
+                return Err(lost_meanwhile());
+            }
+            if self.is_replaced(&session) {
                 return Err(lost_meanwhile());
             }
             for (place, item) in items.iter().enumerate() {
-                let is_there =
-                    read.kv(place).is_some_and(|kv| kv.value == value(item.lease) && kv.lease == session.id)
-                        && self.ends.lasts(&item.name, item.lease);
+                let own = read.kv(place).filter(|kv| kv.value == value(item.lease));
+                let is_there = own.is_some() && self.ends.lasts(&item.name, item.lease);
+                if let Some(kv) = own
+                    && is_there
+                    && kv.lease != session.id
+                {
+                    // It was to be moved to this session.
+                    self.move_lock(&item.name, item.lease, kv.lease, &session).await?;
+                    return Err(lost_meanwhile());
+                }
                 answers.push(match is_there {
                     _ if is_late > item.not_after => Renewed::Late,
                     true => {

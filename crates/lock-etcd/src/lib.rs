@@ -22,6 +22,7 @@
 mod client;
 mod ends;
 mod error;
+mod keeping;
 mod leases;
 mod place;
 mod server;
@@ -55,9 +56,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1_500);
 ///   shorter: it ends earlier only while its process lives. It cannot be longer. A factory without options uses
 ///   leases of 30 s, or of the session if that is shorter.
 /// - **Each grant and each renewal renews the session as well**, and counts only if the same leader answered to both.
-/// - **Use etcd 3.4.31, 3.5.13 or later.** In older ones, a leader that hangs and comes back may end sessions that its
-///   successor has renewed. Then a lock is granted to others until its holder notices, within a third of its lease;
-///   connecting warns of them. Later ones only make it unlikely (etcd issues 15247, 12528).
+/// - **After a change of the leader, the locks are moved to a new session**, within a third of its length: a former leader
+///   that hung, and comes back, may end sessions that began under it, although its successor has renewed them (etcd issues
+///   15247, 12528). etcd 3.4.31, 3.5.13 and later ignore most of such requests; connecting warns of older ones.
 /// - **A late request is refused**: each acquire compares the revision of a key of the session, the *marker*, which is
 ///   written again after an acquire whose outcome is unknown.
 /// - **Tokens** are the revision of the store times 512, plus an offset, which
@@ -112,9 +113,9 @@ impl EtcdBackend {
         let entered = keeper.handle().enter();
         let server = Arc::new(Server::new(place)?);
         drop(entered);
-        let (sessions, ends, wakes) = (server.clone(), server.clone(), server.clone());
+        let (kept, ends, wakes) = (server.clone(), server.clone(), server.clone());
         let inner = OnWorker::new(server, keeper)
-            .beside(async move |ended| sessions.sessions.keep(&sessions.ends, ended).await)
+            .beside(async move |ended| kept.keep(ended).await)
             .beside(async move |ended| {
                 tokio::select! {
                     () = ends.end_leases() => {}

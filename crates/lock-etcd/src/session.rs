@@ -7,7 +7,6 @@
 
 use crate::{
     client::{Client, Named as _},
-    ends::Ends,
     error::{failed, has_no_lease, misunderstood},
     wire::{
         LeaseGrantRequest, LeaseId, LeaseResponse, RequestOp, StatusRequest, StatusResponse, TxnRequest,
@@ -26,7 +25,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{RwLock, RwLockReadGuard};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tonic::Status;
 
 pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -43,6 +42,15 @@ pub(crate) struct Session {
     pub(crate) marker_key: Vec<u8>,
     /// The revision of the marker.
     pub(crate) marker: i64,
+    /// The raft term in which it began. A leader of an earlier term knows when it would have ended without renewals, and may
+    /// end it then although a later leader has renewed it.
+    pub(crate) term: u64,
+}
+
+/// A new session in place of another one.
+pub(crate) struct Replaced<'s> {
+    pub(crate) session: Session,
+    _kept: RwLockWriteGuard<'s, ()>,
 }
 
 /// A session that is ready for an acquire.
@@ -103,6 +111,22 @@ impl Sessions {
         }
     }
 
+    /// Begins a new session in place of one, unless that was done already, and returns it. Until the result is dropped, no
+    /// acquire is under way.
+    pub(crate) async fn replace(&self, id: i64) -> Result<Option<Replaced<'_>>, BackendError> {
+        let kept = self.marker.write().await;
+        if self.now().is_none_or(|session| session.id != id) {
+            return Ok(None);
+        }
+        self.begin().await?;
+        Ok(self.now().map(|session| Replaced { session, _kept: kept }))
+    }
+
+    /// Ends a session that was replaced.
+    pub(crate) async fn revoke(&self, id: i64) {
+        drop(self.client.call::<_, LeaseResponse>(REVOKE, LeaseId { id }).await);
+    }
+
     /// Writes the marker, unless it is newer than this revision of the store.
     pub(crate) async fn mark_after(&self, revision: i64) -> Result<(), BackendError> {
         let _writing = self.marker.write().await;
@@ -131,9 +155,11 @@ impl Sessions {
         let id = granted.id;
         let marker_key = format!("{}session/{id:x}", self.prefix).into_bytes();
         let marked = self.transact(vec![], vec![put(&marker_key, "", id)], vec![]).await;
-        let marker = marked.named("begin a session")?.revision();
+        let marked = marked.named("begin a session")?;
         self.is_in_doubt.store(false, Ordering::Release);
-        *lock(&self.now) = Some(Session { id, marker_key, marker });
+        // The earlier of the two: the leader may change in between.
+        let term = granted.header.unwrap_or_default().raft_term.min(marked.term());
+        *lock(&self.now) = Some(Session { id, marker_key, marker: marked.revision(), term });
         Ok(())
     }
 
@@ -219,28 +245,8 @@ impl Sessions {
         Ok(read.kv(0).map(|kv| kv.value.clone()))
     }
 
-    /// Renews the session until the store ends. Then ends it, unless a lease has to last longer.
-    pub(crate) async fn keep(&self, ends: &Ends, store_ends: impl Future) {
-        let keeping = async {
-            loop {
-                tokio::time::sleep(self.length / 3).await;
-                let Some(session) = self.now() else { continue };
-                let renewed = tokio::time::timeout(self.length / 10, self.renew(&session)).await;
-                if let Ok(Err(error)) = renewed {
-                    tracing::debug!(%error, "failed to renew the session in etcd");
-                }
-            }
-        };
-        tokio::select! {
-            () = keeping => {}
-            _ = store_ends => {}
-        }
-        if let Some(session) = self.now()
-            && ends.is_empty()
-        {
-            let revoke = self.client.call::<_, LeaseResponse>(REVOKE, LeaseId { id: session.id });
-            drop(tokio::time::timeout(Duration::from_secs(2), revoke).await);
-        }
+    pub(crate) fn length(&self) -> Duration {
+        self.length
     }
 }
 

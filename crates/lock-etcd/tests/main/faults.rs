@@ -3,7 +3,7 @@
 use lock_core::{FencingToken, LockFactory, LockGuard};
 use lock_etcd::EtcdBackend;
 use lock_testkit::EtcdCluster;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::{task::block_in_place, time::sleep};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,6 +50,37 @@ async fn loss_of_a_server_loses_no_hold() {
         assert!(guard.is_held());
     }
     guard.release().await.unwrap();
+}
+
+/// A leader hangs for longer than the sessions, which its successor renews. When it comes back, it ends those that it knows.
+/// The locks are not in them any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn former_leader_ends_no_hold() {
+    let cluster = block_in_place(|| EtcdCluster::start(3));
+    let mut held = Vec::new();
+    for number in 0..30 {
+        let locks = client(&cluster, 5).await;
+        let guard = locks.named(format!("x:{number}")).unwrap().acquire().await.unwrap();
+        held.push((locks, guard));
+    }
+    let others = client(&cluster, 5).await;
+    let leader = block_in_place(|| cluster.leader());
+    block_in_place(|| cluster.pause(leader));
+    sleep(Duration::from_secs(8)).await;
+    block_in_place(|| cluster.resume(leader));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(12) {
+        for (_, guard) in &held {
+            let other = others.named(guard.name().as_str()).unwrap().try_acquire().await;
+            assert!(!(guard.is_held() && matches!(other, Ok(Some(_)))), "{} has two holders", guard.name());
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    for (locks, guard) in held {
+        assert!(guard.is_held(), "{} was lost", guard.name());
+        assert!(guard.release().await.unwrap().was_held());
+        locks.shutdown().await;
+    }
 }
 
 /// Without a majority, nothing is granted. A hold continues if the majority is back before its lease ends.
