@@ -56,7 +56,7 @@ impl Server {
             return Ok(true);
         }
         tracing::info!("etcd has a new leader: the locks are moved to a new session");
-        let Some(new) = self.sessions.replace(session.id).await? else { return Ok(false) };
+        let Some(new) = self.sessions.replace(session).await? else { return Ok(false) };
         let held = self.ends.held();
         for held in held.chunks(AT_ONCE) {
             let moves =

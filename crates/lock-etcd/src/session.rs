@@ -111,14 +111,15 @@ impl Sessions {
         }
     }
 
-    /// Begins a new session in place of one, unless that was done already, and returns it. Until the result is dropped, no
-    /// acquire is under way.
-    pub(crate) async fn replace(&self, id: i64) -> Result<Option<Replaced<'_>>, BackendError> {
+    /// Begins a new session in place of another one, unless that was done already, and returns it. Late acquires of the old
+    /// one are refused from then on. Until the result is dropped, no acquire is under way.
+    pub(crate) async fn replace(&self, old: &Session) -> Result<Option<Replaced<'_>>, BackendError> {
         let kept = self.marker.write().await;
-        if self.now().is_none_or(|session| session.id != id) {
+        if self.now().is_none_or(|session| session.id != old.id) {
             return Ok(None);
         }
         self.begin().await?;
+        self.delete(&old.marker_key).await?;
         Ok(self.now().map(|session| Replaced { session, _kept: kept }))
     }
 
