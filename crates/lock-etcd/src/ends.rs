@@ -27,41 +27,51 @@ pub(crate) struct End {
     at: Instant,
     /// The revision of the grant; `None` if it is not known whether the lease was granted.
     pub(crate) revision: Option<i64>,
-    /// The attempts under way, and of them those that were sent.
-    open: u32,
-    sent: u32,
-    /// The attempts so far, and of them those whose outcome stayed unknown.
+    /// The session that has the lock.
+    session: i64,
+    /// The attempts that were sent, and of them those under way, and those whose outcome stayed unknown.
     attempts: u64,
+    open: u32,
     lost: u64,
     /// The lost ones of which nothing is left, since a later attempt was answered.
     settled: u64,
 }
 
-/// An attempt to acquire a lease. Dropped after it was sent and before it is settled, its outcome is unknown.
+/// An attempt to acquire a lease that is sent. Dropped before it is settled, its outcome is unknown.
 pub(crate) struct Attempt<'e> {
     ends: &'e Ends,
     key: Key,
-    /// The lost attempts before this one.
+    /// The lost attempts that the marker of this one refuses.
     lost_before: u64,
-    pub(crate) follows_a_lost_one: bool,
-    is_sent: bool,
+    is_settled: bool,
 }
 
 impl Ends {
-    /// Notes an attempt.
-    pub(crate) fn begin(&self, name: &LockName, lease: LeaseId, lasts: Duration) -> Attempt<'_> {
+    /// Returns the number of lost attempts so far, and whether one of them, or one under way that was given up, may still be
+    /// executed.
+    pub(crate) fn lost(&self, name: &LockName, lease: LeaseId) -> (u64, bool) {
+        let end = lock(&self.leases).get(&(name.clone(), lease)).copied();
+        end.map_or((0, false), |end| (end.lost, end.lost > end.settled || end.open > 0))
+    }
+
+    /// Notes an attempt that is sent now.
+    pub(crate) fn begin(
+        &self,
+        name: &LockName,
+        lease: LeaseId,
+        lasts: Duration,
+        lost_before: u64,
+    ) -> Attempt<'_> {
         let (at, key) = (Instant::now() + lasts, (name.clone(), lease));
         let mut leases = lock(&self.leases);
-        let new = End { at, revision: None, open: 0, sent: 0, attempts: 0, lost: 0, settled: 0 };
+        let new = End { at, revision: None, session: 0, attempts: 0, open: 0, lost: 0, settled: 0 };
         let end = leases.entry(key.clone()).or_insert(new);
-        end.open += 1;
         end.attempts += 1;
+        end.open += 1;
         if end.revision.is_none() {
             end.at = end.at.max(at);
         }
-        // One that is still under way was given up, or this one would not be sent.
-        let follows_a_lost_one = end.lost > end.settled || end.sent > 0;
-        Attempt { ends: self, key, lost_before: end.lost, follows_a_lost_one, is_sent: false }
+        Attempt { ends: self, key, lost_before, is_settled: false }
     }
 
     /// Notes a renewal.
@@ -92,19 +102,19 @@ impl Ends {
         self.granted(name, lease).map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns the leases that were granted by this store.
-    pub(crate) fn held(&self) -> Vec<Key> {
-        lock(&self.leases)
-            .iter()
-            .filter(|(_, end)| end.revision.is_some())
-            .map(|(key, _)| key.clone())
-            .collect()
+    /// Returns the leases that were granted by this store, and whose locks another session has, with that session.
+    pub(crate) fn held_outside(&self, session: i64) -> Vec<(LockName, LeaseId, i64)> {
+        let leases = lock(&self.leases);
+        let outside = leases.iter().filter(|(_, end)| end.revision.is_some() && end.session != session);
+        outside.map(|((name, lease), end)| (name.clone(), *lease, end.session)).collect()
     }
 
-    /// Notes that the lock of a lease was written again.
-    pub(crate) fn moved(&self, name: &LockName, lease: LeaseId, revision: i64) {
-        if let Some(end) = lock(&self.leases).get_mut(&(name.clone(), lease)) {
-            end.revision = end.revision.map(|_| revision);
+    /// Notes that the lock of a lease was moved to a session, or found gone there.
+    pub(crate) fn moved(&self, name: &LockName, lease: LeaseId, revision: Option<i64>, session: i64) {
+        if let Some(end) = lock(&self.leases).get_mut(&(name.clone(), lease))
+            && end.revision.is_some()
+        {
+            (end.revision, end.session) = (revision.or(end.revision), session);
         }
     }
 
@@ -175,32 +185,24 @@ impl Ends {
 }
 
 impl Attempt<'_> {
-    /// From here on, the attempt may be executed.
-    pub(crate) fn sent(&mut self) {
-        self.is_sent = true;
-        self.ends.change(&self.key, |end| end.sent += 1);
-    }
-
     /// The attempt was not executed, and neither is any lost one before it.
-    pub(crate) fn refused(mut self) {
+    pub(crate) fn refused(self) {
         self.settle(|_| {});
     }
 
     /// The attempt was granted.
-    pub(crate) fn granted(mut self, revision: i64, lasts: Duration) {
+    pub(crate) fn granted(self, revision: i64, session: i64, lasts: Duration) {
         let at = Instant::now() + lasts;
         self.settle(|end| {
             let before = end.revision.map_or(at, |_| end.at);
-            (end.at, end.revision) = (before.max(at), Some(revision));
+            (end.at, end.revision, end.session) = (before.max(at), Some(revision), session);
         });
     }
 
-    fn settle(&mut self, change: impl FnOnce(&mut End)) {
-        self.is_sent = false;
-        let lost_before = self.lost_before;
+    fn settle(mut self, change: impl FnOnce(&mut End)) {
+        self.is_settled = true;
         self.ends.change(&self.key, |end| {
-            end.sent -= 1;
-            end.settled = end.settled.max(lost_before);
+            end.settled = end.settled.max(self.lost_before);
             change(end);
         });
     }
@@ -208,11 +210,9 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let is_lost = u32::from(self.is_sent);
         self.ends.change(&self.key, |end| {
             end.open -= 1;
-            end.sent -= is_lost;
-            end.lost += u64::from(is_lost);
+            end.lost += u64::from(!self.is_settled);
         });
         self.ends.changed.notify_one();
     }

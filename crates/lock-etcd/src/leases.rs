@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The tokens of a revision. Its first one is the revision times their number, plus the offset of the store.
 const TOKENS: i64 = 512;
 
-/// The attempts of an acquire whose session has ended meanwhile.
+/// The attempts of an acquire whose session has ended, or was replaced, meanwhile.
 const ATTEMPTS: u32 = 4;
 
 /// The time limit for the end of a lease, and the pause before the next attempt.
@@ -66,35 +66,34 @@ impl AsyncBackend for Server {
             if self.time() > request.not_after {
                 return Ok(self.reply(Acquired::Late));
             }
-            let mut attempt = self.ends.begin(&request.name, request.lease, request.duration);
-            if attempt.follows_a_lost_one {
-                // Even if its future is not dropped yet.
-                self.sessions.doubts();
-            }
             // The acquire is not sent yet.
             let not_applied = |error: BackendError| error.with_applied(Applied::No);
+            let (lost_before, is_in_doubt) = self.ends.lost(&request.name, request.lease);
+            if is_in_doubt {
+                // Even if the future of the lost attempt is not dropped yet.
+                self.sessions.doubts();
+            }
             if let Some(floor) = floor {
                 self.raise_offset(floor.as_i64()).await.map_err(not_applied)?;
             }
             let ready = self.sessions.ready().await.map_err(not_applied)?;
             let (session, doubt) = (&ready.session, self.sessions.doubt());
-            attempt.sent();
+            let attempt = self.ends.begin(&request.name, request.lease, request.duration, lost_before);
             let (taken, renewed) = tokio::join!(self.take(session, &request), self.sessions.renew(session));
             match taken? {
                 Take::Taken { revision, offset, term } => {
-                    // The session lasts for its whole length from now on only if it was renewed under the same leader,
-                    // and began under it.
+                    // The session lasts for its whole length from now on only if it was renewed under the same leader.
                     if renewed? != Some(term) {
                         return Err(lost_meanwhile());
                     }
-                    if term != session.term {
+                    if !self.began_in(session, term) {
                         let session = session.clone();
-                        drop(ready);
-                        self.follow(&session, term).await?;
-                        return Err(lost_meanwhile());
+                        drop((ready, doubt, attempt));
+                        self.sessions.replace(&session).await?;
+                        continue;
                     }
                     doubt.settle();
-                    attempt.granted(revision, request.duration);
+                    attempt.granted(revision, session.id, request.duration);
                     let first = revision * TOKENS + offset;
                     let last = first + i64::from(reserve).min(TOKENS - 1);
                     return Ok(self.reply(Acquired::Granted { first: token(first), last: token(last) }));
@@ -246,8 +245,7 @@ impl Server {
     async fn raise_offset(&self, floor: i64) -> Result<(), BackendError> {
         let key = self.offset_key();
         loop {
-            let read = self.sessions.transact(vec![], vec![get(&key)], vec![]).await;
-            let read = read.named("read the offset of tokens")?;
+            let read = self.read(&key).await?;
             let (offset, changed) = match read.kv(0) {
                 Some(kv) => (number(&kv.value).ok_or_else(misunderstood)?, kv.mod_revision),
                 None => (0, 0),
@@ -290,7 +288,7 @@ impl Server {
                 false => Ok(self.reply(Acquired::Gone)),
             };
         }
-        if renewed? != Some(entered.term()) || !self.follow(&session, entered.term()).await? {
+        if renewed? != Some(entered.term()) || !self.began_in(&session, entered.term()) {
             return Err(lost_meanwhile());
         }
         self.ends.renewed(&name, lease, duration);
@@ -313,21 +311,15 @@ impl Server {
                 answers.extend(items.iter().map(|_| Renewed::Gone));
                 continue;
             };
-            if term != read.term() || !self.follow(&session, term).await? {
-                return Err(lost_meanwhile());
-            }
-            if self.is_replaced(&session) {
+            if term != read.term() || !self.began_in(&session, term) || self.is_replaced(&session) {
                 return Err(lost_meanwhile());
             }
             for (place, item) in items.iter().enumerate() {
                 let own = read.kv(place).filter(|kv| kv.value == value(item.lease));
                 let is_there = own.is_some() && self.ends.lasts(&item.name, item.lease);
-                if let Some(kv) = own
-                    && is_there
-                    && kv.lease != session.id
-                {
-                    // It was to be moved to this session.
-                    self.move_lock(&item.name, item.lease, kv.lease, &session).await?;
+                if is_there && own.is_some_and(|kv| kv.lease != session.id) {
+                    // It is being moved.
+                    self.follows.notify_one();
                     return Err(lost_meanwhile());
                 }
                 answers.push(match is_there {
@@ -374,17 +366,8 @@ impl Server {
             Some(revision) => revision,
             None => {
                 // After the marker, no lost attempt is executed any more.
-                let read = self
-                    .sessions
-                    .transact(vec![], vec![get(&keys.lock)], vec![])
-                    .await
-                    .named("read a lock")?;
-                self.sessions.mark_after(read.revision()).await?;
-                let read = self
-                    .sessions
-                    .transact(vec![], vec![get(&keys.lock)], vec![])
-                    .await
-                    .named("read a lock")?;
+                self.sessions.mark_after(self.read(&keys.lock).await?.revision()).await?;
+                let read = self.read(&keys.lock).await?;
                 match read.kv(0) {
                     Some(kv) if kv.value == value(lease) => kv.mod_revision,
                     _ => return Ok(()),
@@ -397,6 +380,10 @@ impl Server {
         let granted = vec![is(&keys.lock, Target::Changed(revision))];
         let deleted = vec![delete(&keys.lock), delete(&keys.depth)];
         self.sessions.transact(granted, deleted, vec![]).await.named("end a lease").map(drop)
+    }
+
+    async fn read(&self, key: &[u8]) -> Result<TxnResponse, BackendError> {
+        self.sessions.transact(vec![], vec![get(key)], vec![]).await.named("read a key")
     }
 
     /// Reads the names of locks that begin with a prefix: at most this many.

@@ -14,12 +14,15 @@ use std::{
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
+use tokio::sync::Notify;
 
 pub(crate) struct Server {
     pub(crate) place: Place,
     pub(crate) sessions: Sessions,
     pub(crate) ends: Ends,
     pub(crate) wakes: Wakes,
+    /// The session is to follow a new leader.
+    pub(crate) follows: Notify,
     /// The time of the process: that of its wall clock when the store was created, and then that of one that does not step.
     begun: (UtcTime, Instant),
 }
@@ -40,6 +43,7 @@ impl Server {
             sessions: Sessions::new(client.clone(), &place.prefix, place.session),
             wakes: Wakes::new(client, &place.prefix),
             ends: Ends::default(),
+            follows: Notify::new(),
             begun: (UtcTime::now(), Instant::now()),
             place,
         })

@@ -25,7 +25,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{RwLock, RwLockReadGuard};
 use tonic::Status;
 
 pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -47,12 +47,6 @@ pub(crate) struct Session {
     pub(crate) term: u64,
 }
 
-/// A new session in place of another one.
-pub(crate) struct Replaced<'s> {
-    pub(crate) session: Session,
-    _kept: RwLockWriteGuard<'s, ()>,
-}
-
 /// A session that is ready for an acquire.
 pub(crate) struct Ready<'s> {
     pub(crate) session: Session,
@@ -65,6 +59,8 @@ pub(crate) struct Sessions {
     prefix: String,
     length: Duration,
     now: Mutex<Option<Session>>,
+    /// The sessions in whose place others are, until they have ended.
+    replaced: Mutex<Vec<i64>>,
     /// Kept for reading by acquires, and for writing while a session is created or its marker is written.
     marker: RwLock<()>,
     /// An acquire has an unknown outcome, and no marker was written since.
@@ -78,6 +74,7 @@ impl Sessions {
             prefix: prefix.to_owned(),
             length,
             now: Mutex::default(),
+            replaced: Mutex::default(),
             marker: RwLock::default(),
             is_in_doubt: AtomicBool::new(false),
         }
@@ -111,21 +108,32 @@ impl Sessions {
         }
     }
 
-    /// Begins a new session in place of another one, unless that was done already, and returns it. Late acquires of the old
-    /// one are refused from then on. Until the result is dropped, no acquire is under way.
-    pub(crate) async fn replace(&self, old: &Session) -> Result<Option<Replaced<'_>>, BackendError> {
-        let kept = self.marker.write().await;
-        if self.now().is_none_or(|session| session.id != old.id) {
-            return Ok(None);
+    /// Begins a new session in place of another one, unless that was done already. The old one keeps its locks until it is
+    /// [revoked](Self::revoke_replaced), or ends for want of renewals.
+    pub(crate) async fn replace(&self, old: &Session) -> Result<(), BackendError> {
+        let _writing = self.marker.write().await;
+        if self.now().is_some_and(|session| session.id == old.id) {
+            tracing::info!("etcd has a new leader: the locks are moved to a new session");
+            self.begin().await?;
+            lock(&self.replaced).push(old.id);
         }
-        self.begin().await?;
-        self.delete(&old.marker_key).await?;
-        Ok(self.now().map(|session| Replaced { session, _kept: kept }))
+        Ok(())
     }
 
-    /// Ends a session that was replaced.
-    pub(crate) async fn revoke(&self, id: i64) {
-        drop(self.client.call::<_, LeaseResponse>(REVOKE, LeaseId { id }).await);
+    /// Ends the sessions that were replaced, whose locks have moved.
+    pub(crate) async fn revoke_replaced(&self) -> Result<(), BackendError> {
+        let replaced = lock(&self.replaced).clone();
+        for id in replaced {
+            match self.revoke(id).await {
+                Err(status) if !has_no_lease(&status) => return Err(failed("end a session", status)),
+                _ => lock(&self.replaced).retain(|&other| other != id),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn revoke(&self, id: i64) -> Result<LeaseResponse, Status> {
+        self.client.call(REVOKE, LeaseId { id }).await
     }
 
     /// Writes the marker, unless it is newer than this revision of the store.
@@ -244,10 +252,6 @@ impl Sessions {
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
         let read = self.transact(vec![], vec![get(key)], vec![]).await.named("read a key")?;
         Ok(read.kv(0).map(|kv| kv.value.clone()))
-    }
-
-    pub(crate) fn length(&self) -> Duration {
-        self.length
     }
 }
 

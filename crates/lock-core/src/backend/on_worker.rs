@@ -37,7 +37,7 @@ impl<B: Send + Sync + 'static> OnWorker<B> {
         Self { inner, worker, tasks: Vec::new() }
     }
 
-    /// Runs a task in the worker, which is told when the store ends.
+    /// Runs a task in the worker, with a future that completes when the store ends.
     #[must_use]
     pub fn beside<F>(mut self, task: impl FnOnce(oneshot::Receiver<Infallible>) -> F) -> Self
     where
