@@ -57,6 +57,8 @@ mod clock_shift;
 pub mod conformance;
 pub mod contender;
 #[cfg(all(unix, feature = "servers"))]
+mod database;
+#[cfg(all(unix, feature = "servers"))]
 mod etcd;
 mod faulty;
 mod history;

@@ -2,24 +2,17 @@
 
 use crate::{
     ClockShift,
-    process::{self, PATIENCE, Process, Watchdog},
+    database::DatabaseProcess,
+    process::{self, Process},
 };
 use rustix::process::Signal;
 use std::{
-    env, fmt,
-    fs::{self, File},
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    os::unix::{fs::chown, process::CommandExt},
+    env, fmt, fs, io,
+    net::SocketAddr,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
 };
-use tempfile::TempDir;
-
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The users that can run the server if the caller is root. The first existing one is used.
 const USERS: [&str; 2] = ["mysql", "nobody"];
@@ -37,11 +30,8 @@ const OWN_USER: &str = "testkit";
 ///
 /// All methods block, including the runtime of an async test.
 pub struct MariaDbServer {
-    process: Mutex<Option<Process>>,
-    port: u16,
+    server: DatabaseProcess,
     user: Option<(u32, u32)>,
-    watchdog: Arc<Watchdog>,
-    directory: TempDir,
     settings: Vec<String>,
     clock: Option<ClockShift>,
 }
@@ -79,35 +69,22 @@ impl MariaDbServer {
 
     fn try_start(settings: &[&str], clock: Option<ClockShift>) -> io::Result<Self> {
         let user = process::unprivileged(&USERS)?;
-        let directory = tempfile::Builder::new().prefix("lock-testkit-mariadb-").tempdir()?;
-        if let Some((user, group)) = user {
-            chown(directory.path(), Some(user), Some(group))?;
-        }
-        let watchdog = Arc::new(Watchdog::new(directory.path(), "KILL"));
-        let settings = settings.iter().map(|setting| format!("--{setting}")).collect();
-        let mut server =
-            Self { process: Mutex::default(), port: 0, user, watchdog, directory, settings, clock };
-        server.output(
-            server
-                .command("mariadb-install-db")?
-                .arg(server.data())
-                .args(["--auth-root-authentication-method=normal", "--skip-test-db"]),
-        )?;
+        let directory = DatabaseProcess::folder("mariadb", user)?;
+        let ready = &["ready for connections"];
+        let server = DatabaseProcess::new("MariaDB", directory, ready, (Signal::KILL, "KILL"));
+        let settings: Vec<_> = settings.iter().map(|setting| format!("--{setting}")).collect();
+        let mut install = command(user, "mariadb-install-db", &server)?;
+        install.arg(data(&server)).args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        output(&mut install)?;
         // A statement a line.
         let grants = format!(
             "create user if not exists '{OWN_USER}'@'%';\ngrant all on *.* to '{OWN_USER}'@'%' with grant option;\n"
         );
-        fs::write(server.grants(), grants)?;
-        let begin = Instant::now();
-        loop {
-            server.port = process::free_port();
-            match server.begin() {
-                Ok(()) => return Ok(server),
-                // Another program can take a port between its selection and its use.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE => {}
-                Err(error) => return Err(error),
-            }
-        }
+        fs::write(grants_of(&server), grants)?;
+        let mut this = Self { server, user, settings, clock };
+        let Self { server, settings, clock, .. } = &mut this;
+        server.start(|server| start(user, settings, clock.as_ref(), server))?;
+        Ok(this)
     }
 
     /// Creates a database, unless it exists, and returns its URL.
@@ -127,15 +104,15 @@ impl MariaDbServer {
     /// Panics if the server refuses them or does not respond.
     #[track_caller]
     pub fn execute(&self, statements: &str) {
-        let executed = self.command("mariadb").and_then(|mut client| {
+        let executed = command(self.user, "mariadb", &self.server).and_then(|mut client| {
             client.args([
                 "-h127.0.0.1",
-                &format!("-P{}", self.port),
+                &format!("-P{}", self.server.port()),
                 &format!("-u{OWN_USER}"),
                 "-e",
                 statements,
             ]);
-            self.output(&mut client)
+            output(&mut client)
         });
         if let Err(error) = executed {
             panic!("{error}");
@@ -145,38 +122,35 @@ impl MariaDbServer {
     /// Returns the server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.server.address()
     }
 
     /// Returns the server's directory, which contains its data and its log.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        self.server.directory()
     }
 
     /// Returns everything that the server has logged so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.server.log()
     }
 
     /// Suspends the process (`SIGSTOP`) until it is [resumed](Self::resume).
     pub fn pause(&self) {
-        self.with_process(|process| process.iter_mut().for_each(Process::pause));
+        self.server.with_process(|process| process.iter_mut().for_each(Process::pause));
     }
 
     /// Resumes a suspended process.
     pub fn resume(&self) {
-        self.with_process(|process| process.iter_mut().for_each(Process::resume));
+        self.server.with_process(|process| process.iter_mut().for_each(Process::resume));
     }
 
     /// Kills the server (`SIGKILL`): connections are cut, transactions are lost, and committed data remains. A
     /// [restart](Self::restart) uses the same port, which the kernel does not assign to other programs.
     pub fn stop(&self) {
-        if let Some(mut process) = self.with_process(Option::take) {
-            process.end(Signal::KILL);
-        }
+        self.server.stop();
     }
 
     /// Stops the server if it is running, and starts it again with its data. Returns once it accepts connections.
@@ -185,91 +159,7 @@ impl MariaDbServer {
     /// Panics with the server's log if it does not start.
     #[track_caller]
     pub fn restart(&self) {
-        self.stop();
-        let begin = Instant::now();
-        while let Err(error) = self.begin() {
-            let retry = error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE;
-            assert!(retry, "{error}");
-            sleep(PAUSE);
-        }
-    }
-
-    /// Starts the process, and waits until it accepts connections.
-    fn begin(&self) -> io::Result<()> {
-        let before = self.log().len();
-        let said = || self.log().split_off(before);
-        let mut command = self.command("mariadbd")?;
-        command.arg(self.data()).arg(format!("--init-file={}", self.grants().display()));
-        command.arg(format!("--port={}", self.port)).args([
-            "--socket=socket",
-            "--pid-file=pid",
-            "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-            "--max-connections=500",
-        ]);
-        command.args(&self.settings);
-        if let Some(clock) = &self.clock {
-            clock.give_to(&mut command);
-        }
-        let log = File::options().create(true).append(true).open(self.log_path())?;
-        let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
-        let begin = Instant::now();
-        loop {
-            let log = said();
-            if log.contains("ready for connections") {
-                self.with_process(|current| *current = Some(process));
-                return Ok(());
-            }
-            if log.contains("Address already in use") {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            if process.has_ended() || begin.elapsed() > PATIENCE {
-                return Err(io::Error::other(format!("MariaDB did not start; its log:\n{log}")));
-            }
-            sleep(PAUSE);
-        }
-    }
-
-    fn data(&self) -> String {
-        format!("--datadir={}", self.directory.path().join("data").display())
-    }
-
-    fn grants(&self) -> PathBuf {
-        self.directory.path().join("grants.sql")
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.directory.path().join("log")
-    }
-
-    /// Returns a command without the settings of the machine, as the user of the server.
-    fn command(&self, program: &str) -> io::Result<Command> {
-        let mut command = Command::new(find(program)?);
-        command.arg("--no-defaults").current_dir(self.directory.path()).env("LC_ALL", "C");
-        // Servers that share a folder for temporary tables take each other's.
-        command.env("TMPDIR", self.directory.path());
-        if let Some((user, group)) = self.user {
-            command.uid(user).gid(group);
-        }
-        Ok(command)
-    }
-
-    /// Runs a program to its end, and returns its complaint as an error.
-    fn output(&self, command: &mut Command) -> io::Result<()> {
-        let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output()?;
-        let said = [stdout, stderr].concat();
-        let complaint = || format!("{:?} failed: {}", command.get_program(), String::from_utf8_lossy(&said));
-        if status.success() { Ok(()) } else { Err(io::Error::other(complaint())) }
-    }
-
-    fn with_process<R>(&self, f: impl FnOnce(&mut Option<Process>) -> R) -> R {
-        f(&mut self.process.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for MariaDbServer {
-    fn drop(&mut self) {
-        self.stop();
+        self.server.restart(|server| start(self.user, &self.settings, self.clock.as_ref(), server));
     }
 }
 
@@ -277,9 +167,60 @@ impl fmt::Debug for MariaDbServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MariaDbServer")
             .field("address", &self.address())
-            .field("directory", &self.directory.path())
+            .field("directory", &self.directory())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the command that starts a server.
+fn start(
+    user: Option<(u32, u32)>,
+    settings: &[String],
+    clock: Option<&ClockShift>,
+    server: &DatabaseProcess,
+) -> io::Result<Command> {
+    let mut command = command(user, "mariadbd", server)?;
+    command.arg(data(server)).arg(format!("--init-file={}", grants_of(server).display()));
+    command.arg(format!("--port={}", server.port())).args([
+        "--socket=socket",
+        "--pid-file=pid",
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        "--max-connections=500",
+    ]);
+    command.args(settings);
+    if let Some(clock) = clock {
+        clock.give_to(&mut command);
+    }
+    Ok(command)
+}
+
+/// Returns a command without the settings of the machine, as the user of the server.
+fn command(user: Option<(u32, u32)>, program: &str, server: &DatabaseProcess) -> io::Result<Command> {
+    let mut command = Command::new(find(program)?);
+    command.arg("--no-defaults").current_dir(server.directory()).env("LC_ALL", "C");
+    // Servers that share a folder for temporary tables take each other's.
+    command.env("TMPDIR", server.directory());
+    if let Some((user, group)) = user {
+        command.uid(user).gid(group);
+    }
+    Ok(command)
+}
+
+/// Runs a program to its end, and returns its complaint as an error.
+fn output(command: &mut Command) -> io::Result<()> {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output()?;
+    let said = [stdout, stderr].concat();
+    let complaint = || format!("{:?} failed: {}", command.get_program(), String::from_utf8_lossy(&said));
+    if status.success() { Ok(()) } else { Err(io::Error::other(complaint())) }
+}
+
+fn data(server: &DatabaseProcess) -> String {
+    format!("--datadir={}", server.directory().join("data").display())
+}
+
+fn grants_of(server: &DatabaseProcess) -> PathBuf {
+    server.directory().join("grants.sql")
 }
 
 fn find(program: &str) -> io::Result<PathBuf> {

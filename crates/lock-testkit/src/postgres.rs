@@ -2,26 +2,20 @@
 
 use crate::{
     ClockShift,
-    process::{self, PATIENCE, Process, Watchdog},
+    database::DatabaseProcess,
+    process::{self, Process},
 };
 use rustix::process::Signal;
 use std::{
     env,
     ffi::OsStr,
-    fmt,
-    fs::{self, File},
-    io,
-    net::{Ipv4Addr, SocketAddr},
+    fmt, fs, io,
+    net::SocketAddr,
     os::unix::{fs::chown, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
-
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The users that can run the server if the caller is root. The first existing one is used.
 const USERS: [&str; 2] = ["postgres", "nobody"];
@@ -41,12 +35,9 @@ const OWN_USER: &str = "testkit";
 ///
 /// All methods block, including the runtime of an async test.
 pub struct PostgresServer {
-    process: Mutex<Option<Process>>,
-    port: u16,
+    server: DatabaseProcess,
     version: String,
     installation: Installation,
-    watchdog: Arc<Watchdog>,
-    directory: TempDir,
     settings: Vec<String>,
     clock: Option<ClockShift>,
 }
@@ -93,10 +84,7 @@ impl PostgresServer {
 
     fn try_with(settings: &[&str], clock: Option<ClockShift>) -> io::Result<Self> {
         let installation = Installation::find()?;
-        let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
-        if let Some((user, group)) = installation.user {
-            chown(directory.path(), Some(user), Some(group))?;
-        }
+        let directory = DatabaseProcess::folder("postgres", installation.user)?;
         let version = installation.output("postgres", directory.path(), ["--version"])?;
         let user = format!("--username={OWN_USER}");
         let options = [&user, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", "data"];
@@ -116,11 +104,8 @@ impl PostgresServer {
 
     fn try_standby(&self) -> io::Result<Self> {
         let installation = Installation::find()?;
-        let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
-        if let Some((user, group)) = installation.user {
-            chown(directory.path(), Some(user), Some(group))?;
-        }
-        let port = self.port.to_string();
+        let directory = DatabaseProcess::folder("postgres", installation.user)?;
+        let port = self.server.port().to_string();
         let options =
             ["-h", "127.0.0.1", "-p", &port, "-U", OWN_USER, "-D", "data", "-R", "-c", "fast", "--no-sync"];
         installation.output("pg_basebackup", directory.path(), options)?;
@@ -135,7 +120,7 @@ impl PostgresServer {
     #[track_caller]
     pub fn promote(&self) {
         let options = ["promote", "-D", "data", "-w"];
-        if let Err(error) = self.installation.output("pg_ctl", self.directory.path(), options) {
+        if let Err(error) = self.installation.output("pg_ctl", self.directory(), options) {
             panic!("{error}");
         }
     }
@@ -148,28 +133,12 @@ impl PostgresServer {
         settings: &[&str],
         clock: Option<ClockShift>,
     ) -> io::Result<Self> {
-        let watchdog = Arc::new(Watchdog::new(directory.path(), "QUIT"));
-        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut server = Self {
-            process: Mutex::default(),
-            port: 0,
-            version,
-            installation,
-            watchdog,
-            directory,
-            settings,
-            clock,
-        };
-        let begin = Instant::now();
-        loop {
-            server.port = process::free_port();
-            match server.begin() {
-                Ok(()) => return Ok(server),
-                // Another program can take a port between its selection and its use.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let ready = &["ready to accept connections", "ready to accept read-only connections"];
+        // The other processes of the server end with the first one.
+        let mut server = DatabaseProcess::new("PostgreSQL", directory, ready, (Signal::QUIT, "QUIT"));
+        let settings: Vec<_> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        server.start(|server| Ok(start(&installation, &settings, clock.as_ref(), server)))?;
+        Ok(Self { server, version, installation, settings, clock })
     }
 
     /// Returns the URL of the database `postgres`, which always exists.
@@ -185,9 +154,9 @@ impl PostgresServer {
     #[must_use]
     #[track_caller]
     pub fn database(&self, name: &str) -> String {
-        let port = self.port.to_string();
+        let port = self.server.port().to_string();
         let options = ["--host=127.0.0.1", "--port", &port, "--username", OWN_USER, "--no-password", name];
-        match self.installation.output("createdb", self.directory.path(), options) {
+        match self.installation.output("createdb", self.directory(), options) {
             Err(error) if !error.to_string().contains("already exists") => panic!("{error}"),
             _ => self.url_of(name),
         }
@@ -200,26 +169,25 @@ impl PostgresServer {
     /// Returns the server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.server.address()
     }
 
     /// Returns the server's directory, which contains its data and its log.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        self.server.directory()
     }
 
     /// Returns everything that the server has logged so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.server.log()
     }
 
     /// Returns the process id, or `None` if the server is stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.with_process(|process| process.as_ref().map(Process::id))
+        self.server.with_process(|process| process.as_ref().map(Process::id))
     }
 
     /// Returns the version, as printed by `postgres --version`.
@@ -231,10 +199,7 @@ impl PostgresServer {
     /// Stops the server at once (`SIGQUIT`), as in a crash: connections are cut, transactions are lost, and committed
     /// data remains. A [restart](Self::restart) uses the same port, which the kernel does not assign to other programs.
     pub fn stop(&self) {
-        if let Some(mut process) = self.with_process(Option::take) {
-            // The other processes of the server end with this one.
-            process.end(Signal::QUIT);
-        }
+        self.server.stop();
     }
 
     /// Stops the server if it is running, and starts it again with its data. Returns once it accepts connections.
@@ -243,48 +208,8 @@ impl PostgresServer {
     /// Panics with the server's log if it does not start.
     #[track_caller]
     pub fn restart(&self) {
-        self.stop();
-        let begin = Instant::now();
-        while let Err(error) = self.begin() {
-            let retry = error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE;
-            assert!(retry, "{error}");
-            sleep(PAUSE);
-        }
-    }
-
-    /// Starts the process, and waits until it accepts connections.
-    fn begin(&self) -> io::Result<()> {
-        let before = self.log().len();
-        let said = || self.log().split_off(before);
-        let mut command = self.installation.command("postgres", self.directory.path());
-        command.arg("-D").arg(self.directory.path().join("data")).arg("-k").arg(self.directory.path());
-        command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
-        let defaults = ["fsync=off", "max_connections=200"];
-        command.args(
-            defaults.into_iter().chain(self.settings.iter().map(String::as_str)).flat_map(|s| ["-c", s]),
-        );
-        if let Some(clock) = &self.clock {
-            clock.give_to(&mut command);
-        }
-        let log = File::options().create(true).append(true).open(self.log_path())?;
-        let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
-        let begin = Instant::now();
-        loop {
-            let log = said();
-            if log.contains("ready to accept connections")
-                || log.contains("ready to accept read-only connections")
-            {
-                self.with_process(|current| *current = Some(process));
-                return Ok(());
-            }
-            if log.contains("Address already in use") {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            if process.has_ended() || begin.elapsed() > PATIENCE {
-                return Err(io::Error::other(format!("PostgreSQL did not start; its log:\n{log}")));
-            }
-            sleep(PAUSE);
-        }
+        let Self { installation, settings, clock, .. } = self;
+        self.server.restart(|server| Ok(start(installation, settings, clock.as_ref(), server)));
     }
 
     /// Returns a command that runs as the user of the server, in a folder that becomes that user's.
@@ -293,20 +218,6 @@ impl PostgresServer {
             chown(folder, Some(user), Some(group))?;
         }
         Ok(self.installation.command(program, folder))
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.directory.path().join("log")
-    }
-
-    fn with_process<R>(&self, f: impl FnOnce(&mut Option<Process>) -> R) -> R {
-        f(&mut self.process.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -319,6 +230,25 @@ impl fmt::Debug for PostgresServer {
             .field("version", &self.version)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the command that starts a server.
+fn start(
+    installation: &Installation,
+    settings: &[String],
+    clock: Option<&ClockShift>,
+    server: &DatabaseProcess,
+) -> Command {
+    let folder = server.directory();
+    let mut command = installation.command("postgres", folder);
+    command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
+    command.args(["-p", &server.port().to_string(), "-c", "listen_addresses=127.0.0.1"]);
+    let defaults = ["fsync=off", "max_connections=200"];
+    command.args(defaults.into_iter().chain(settings.iter().map(String::as_str)).flat_map(|s| ["-c", s]));
+    if let Some(clock) = clock {
+        clock.give_to(&mut command);
+    }
+    command
 }
 
 /// The programs, and the user that runs them.
