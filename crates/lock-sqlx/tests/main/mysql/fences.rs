@@ -1,7 +1,7 @@
 //! Transactions of an application that end with a fence.
 
 use super::support::Database;
-use crate::support::take_over;
+use crate::support::{fence_delays_the_next_grant_and_nothing_else, take_over};
 use lock_core::{LockGuard, LockOptions, Retention};
 use lock_sqlx::{FenceError, fence};
 use sqlx::{Executor as _, MySqlPool, MySqlTransaction};
@@ -137,31 +137,16 @@ async fn long_hold_passes_its_fence_after_a_sweep() {
     write(&pool, ISOLATIONS[0], &guard, Duration::ZERO).await.unwrap();
 }
 
-/// From the fence to the end of its transaction, nobody else is granted the lock. Renewals, the release and other locks
-/// do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_fence_delays_the_next_grant_and_nothing_else() {
     let database = Database::new();
     let (locks, others, pool) = (database.locks().await, database.locks().await, pool(&database).await);
-    let options = LockOptions::default().lease(Duration::from_secs(2));
-    let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    let mut tx = begin(&pool, ISOLATIONS[1], &guard).await.unwrap();
-    fence(&mut tx, &guard).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(guard.is_held(), "it was renewed beside the open transaction");
-    assert!(guard.release().await.unwrap().was_held());
-    let lock = others.named("x").unwrap();
-    assert!(lock.try_acquire().await.unwrap().is_none(), "granted beside an open transaction");
-    let waiting = tokio::spawn(lock.acquire_timeout(Duration::from_secs(20)));
-    // More than there are connections for acquires.
-    for round in 0..8 {
-        let other = others.named(format!("y:{round}")).unwrap().acquire().await.unwrap();
-        other.release().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert!(!waiting.is_finished(), "granted beside an open transaction");
-    tx.commit().await.unwrap();
-    assert!(waiting.await.unwrap().unwrap().is_held());
+    let fenced = async |guard: &LockGuard| {
+        let mut tx = begin(&pool, ISOLATIONS[1], guard).await.unwrap();
+        fence(&mut tx, guard).await.unwrap();
+        tx
+    };
+    fence_delays_the_next_grant_and_nothing_else(&locks, &others, fenced).await;
 }
 
 /// Holders whose lock is taken from them write at the same time as the new ones. A commit that is sent after a newer holder

@@ -1,13 +1,14 @@
 //! Servers that crash, hang, or cannot be used, and connections that fail.
 
 use super::support::Database;
+use crate::support::hold_ends_before_another_is_granted;
 use lock_core::{
     FencingToken, LockErrorKind, LockFactory, LockName, LockOptions,
     backend::{BackendErrorKind, BackendExt as _, Renewed},
 };
 use lock_sqlx::MySqlBackend;
 use lock_testkit::{
-    Direction, MariaDbServer, RulesRun, Seed, TcpProxy,
+    MariaDbServer, RulesRun, Seed, TcpProxy,
     contender::{Contender, LONG, next},
     unused_address,
 };
@@ -93,20 +94,11 @@ async fn acquire_without_a_reply_leaves_no_lease() {
     assert_eq!(proxy.lost(), 3);
 }
 
-/// While the server is not reached, nothing is granted, and a hold ends in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hold_ends_in_time_if_the_server_is_not_reached() {
     let server = MariaDbServer::start();
     let (proxy, locks, others) = behind_a_proxy(&server).await;
-    let options = LockOptions::default().lease(Duration::from_secs(2));
-    let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    proxy.stall(Direction::Both);
-    let newer = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();
-    assert!(!guard.is_held(), "two holders");
-    assert!(newer.fencing_token() > guard.fencing_token());
-    proxy.pass();
-    assert!(!guard.release().await.unwrap().was_held());
-    assert!(newer.is_held());
+    hold_ends_before_another_is_granted(&proxy, &locks, &others).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

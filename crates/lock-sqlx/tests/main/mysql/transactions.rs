@@ -1,22 +1,17 @@
 //! Operations that meet a transaction which is not committed yet.
 
 use super::support::Database;
+use crate::support::{
+    A_MOMENT, acquire_behind_a_row_is_late, locked_row_delays_no_other_renewal,
+    token_behind_a_row_is_drawn_after_it, x as name,
+};
 use lock_core::{
     LockName, Retention,
-    backend::{AcquireRequest, Acquired, Applied, Backend, BackendExt as _, Released, Renewed, Reply},
-    clock::UtcTime,
+    backend::{Acquired, Backend, Released},
 };
 use lock_testkit::contender::{Contender, LONG, next};
-use sqlx::{Executor as _, MySqlTransaction};
+use sqlx::{Executor as _, MySqlPool, MySqlTransaction};
 use std::{sync::Arc, time::Duration};
-use tokio::task::JoinHandle;
-
-/// Shorter than the time that a statement waits for a row.
-const A_MOMENT: Duration = Duration::from_millis(100);
-
-fn name() -> LockName {
-    LockName::new("x").unwrap()
-}
 
 /// A release meets the grant of its lease, which is executed but not committed.
 async fn release_waits_for(mut grant: MySqlTransaction<'static>, backend: Arc<dyn Backend>) {
@@ -44,71 +39,39 @@ async fn release_waits_for_a_grant_that_is_not_committed() {
     }
 }
 
-/// A request that waits for a row, and the transaction that has it.
-async fn behind_the_row(
-    database: &Database,
-    change: impl FnOnce(&mut AcquireRequest),
-) -> (MySqlTransaction<'static>, JoinHandle<Reply<Acquired>>) {
-    let (backend, pool) = (database.store().await.backend, database.pool().await);
-    let contender = Contender::new(&backend);
-    contender.take(&name(), LONG).await;
-    assert!(matches!(contender.release(&name(), 0).await, Released::Released { .. }));
+/// Locks the row of the lock.
+async fn row_of(pool: MySqlPool) -> MySqlTransaction<'static> {
     let mut tx = pool.begin().await.unwrap();
     tx.execute("select 1 from distlock_lock where name = 'x' for update").await.unwrap();
-    let other = Contender::new(&backend);
-    let mut request = other.request(&name(), LONG, next(0, None)).await;
-    change(&mut request);
-    let waiting = tokio::spawn(async move { other.send(request).await });
-    tokio::time::sleep(A_MOMENT).await;
-    (tx, waiting)
+    tx
 }
 
 /// The clock is read once the row is locked.
 #[tokio::test]
 async fn acquire_that_waits_beyond_its_time_is_late() {
     let database = Database::new();
-    let (tx, waiting) = behind_the_row(&database, |request| {
-        // It has a few milliseconds to reach the row.
-        request.not_after = request.not_after - Duration::from_secs(60) + A_MOMENT / 2;
-    })
-    .await;
-    tx.rollback().await.unwrap();
-    assert_eq!(waiting.await.unwrap().outcome, Acquired::Late);
+    let (store, pool) = (database.store().await, database.pool().await);
+    acquire_behind_a_row_is_late(store, row_of(pool)).await;
 }
 
 #[tokio::test]
 async fn token_is_drawn_when_the_row_is_locked() {
     let database = Database::new();
-    let (mut tx, waiting) = behind_the_row(&database, |_| {}).await;
-    let now = "select timestampdiff(microsecond, '1970-01-01', sysdate(6))";
-    let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *tx).await.unwrap();
-    tx.rollback().await.unwrap();
-    let reply = waiting.await.unwrap();
-    let Acquired::Granted { first, .. } = reply.outcome else { panic!("{reply:?}") };
-    assert!(first.as_i64() > now, "it was drawn before the row was locked");
-    assert!(reply.now > UtcTime::from_micros(u64::try_from(now).unwrap()));
+    let (store, pool) = (database.store().await, database.pool().await);
+    let now = async |tx: &mut _| {
+        sqlx::query_scalar("select timestampdiff(microsecond, '1970-01-01', sysdate(6))")
+            .fetch_one(tx)
+            .await
+            .unwrap()
+    };
+    token_behind_a_row_is_drawn_after_it(store, row_of(pool), now).await;
 }
 
-/// The row of one lock is locked for a long time; the others of the same batch are renewed at once.
 #[tokio::test]
 async fn row_of_another_transaction_delays_no_other_renewal() {
     let database = Database::new();
-    let (backend, pool) = (database.store().await.backend, database.pool().await);
-    let contender = Contender::new(&backend);
-    let names: Vec<_> = ["w", "x", "y"].map(|name| LockName::new(name).unwrap()).into();
-    for name in &names {
-        contender.take(name, LONG).await;
-    }
-    let mut tx = pool.begin().await.unwrap();
-    tx.execute("select 1 from distlock_lock where name = 'x' for update").await.unwrap();
-    let items = names.iter().map(|name| contender.renewal(name, LONG)).collect();
-    let replies = backend.renew(items).await;
-    let outcomes: Vec<_> = replies.into_iter().map(|reply| reply.map(|reply| reply.outcome)).collect();
-    assert_eq!(*outcomes[0].as_ref().unwrap(), Renewed::Renewed);
-    let error = outcomes[1].as_ref().unwrap_err();
-    assert!(error.is_retryable() && error.applied() == Applied::No, "skipped is not gone: {error:?}");
-    assert_eq!(*outcomes[2].as_ref().unwrap(), Renewed::Renewed);
-    tx.rollback().await.unwrap();
+    let (store, pool) = (database.store().await, database.pool().await);
+    locked_row_delays_no_other_renewal(store, row_of(pool)).await;
 }
 
 /// The reply to a grant is lost, and a transaction has the fence when the acquire is repeated. The answer must not say that

@@ -1,9 +1,10 @@
 //! Servers that crash, and connections that fail.
 
 use super::{clients::first_statement, support::Schema};
+use crate::support::hold_ends_before_another_is_granted;
 use lock_core::{FencingToken, LockErrorKind, LockFactory, LockOptions};
 use lock_sqlx::PostgresBackend;
-use lock_testkit::{Direction, PostgresServer, TcpProxy};
+use lock_testkit::{PostgresServer, TcpProxy};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,18 +84,9 @@ async fn acquire_without_a_reply_leaves_no_lease() {
     assert_eq!(proxy.lost(), 2);
 }
 
-/// While the server hangs, nothing is granted, and a hold ends in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hold_ends_in_time_if_the_server_is_not_reached() {
     let server = PostgresServer::with_settings(&["fsync=on"]);
     let (proxy, locks, others) = behind_a_proxy(&server).await;
-    let options = LockOptions::default().lease(Duration::from_secs(2));
-    let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    proxy.stall(Direction::Both);
-    let newer = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();
-    assert!(!guard.is_held(), "two holders");
-    assert!(newer.fencing_token() > guard.fencing_token());
-    proxy.pass();
-    assert!(!guard.release().await.unwrap().was_held());
-    assert!(newer.is_held());
+    hold_ends_before_another_is_granted(&proxy, &locks, &others).await;
 }

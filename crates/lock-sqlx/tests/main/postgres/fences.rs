@@ -4,7 +4,7 @@ use super::{
     clients::{first_statement, lock, patient, through},
     support::Schema,
 };
-use crate::support::take_over;
+use crate::support::{fence_delays_the_next_grant_and_nothing_else, take_over};
 use lock_core::{LockGuard, LockOptions};
 use lock_sqlx::{FenceError, fence};
 use lock_testkit::{PostgresServer, TcpProxy};
@@ -133,31 +133,16 @@ async fn long_hold_passes_its_fence() {
     write(&pool, READ_COMMITTED, &guard, Duration::ZERO).await.unwrap();
 }
 
-/// From the fence to the end of its transaction, nobody else is granted the lock. Renewals, the release and other locks
-/// do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_fence_delays_the_next_grant_and_nothing_else() {
     let schema = Schema::new();
     let (locks, others, pool) = (schema.locks().await, schema.locks().await, pool(&schema).await);
-    let options = LockOptions::default().lease(Duration::from_secs(2));
-    let guard = locks.named("x").unwrap().with_options(options).unwrap().acquire().await.unwrap();
-    let mut tx = begin(&pool, READ_COMMITTED, &guard).await.unwrap();
-    fence(&mut tx, &guard).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(guard.is_held(), "it was renewed beside the open transaction");
-    assert!(guard.release().await.unwrap().was_held());
-    let lock = others.named("x").unwrap();
-    assert!(lock.try_acquire().await.unwrap().is_none(), "granted beside an open transaction");
-    let waiting = tokio::spawn(lock.acquire_timeout(Duration::from_secs(20)));
-    // More than there are connections for acquires.
-    for round in 0..8 {
-        let other = others.named(format!("y:{round}")).unwrap().acquire().await.unwrap();
-        other.release().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert!(!waiting.is_finished(), "granted beside an open transaction");
-    tx.commit().await.unwrap();
-    assert!(waiting.await.unwrap().unwrap().is_held());
+    let fenced = async |guard: &LockGuard| {
+        let mut tx = begin(&pool, READ_COMMITTED, guard).await.unwrap();
+        fence(&mut tx, guard).await.unwrap();
+        tx
+    };
+    fence_delays_the_next_grant_and_nothing_else(&locks, &others, fenced).await;
 }
 
 /// A request that waits for a fence is given up, and leaves no lease behind.

@@ -1,25 +1,19 @@
 //! Operations that meet a transaction which is not committed yet.
 
 use super::support::Schema;
+use crate::support::{
+    A_MOMENT, acquire_behind_a_row_is_late, locked_row_delays_no_other_renewal,
+    token_behind_a_row_is_drawn_after_it, x as name,
+};
 use lock_core::{
     LockName,
     backend::{
-        AcquireRequest, Acquired, Applied, Backend, BackendExt as _, LeaseId, NotifyWaiters, ReleaseRequest,
-        Released, Renewed, Reply,
+        Applied, Backend, BackendExt as _, LeaseId, NotifyWaiters, ReleaseRequest, Released, Renewed, Reply,
     },
-    clock::UtcTime,
 };
 use lock_testkit::contender::{Contender, LONG};
-use sqlx::PgTransaction;
+use sqlx::{Executor as _, PgPool, PgTransaction};
 use std::{sync::Arc, time::Duration};
-use tokio::task::JoinHandle;
-
-/// Shorter than the time that a statement waits for a row.
-const A_MOMENT: Duration = Duration::from_millis(100);
-
-fn name() -> LockName {
-    LockName::new("x").unwrap()
-}
 
 /// Asks again while another transaction has the row.
 async fn release(backend: Arc<dyn Backend>, lease: LeaseId) -> Reply<Released> {
@@ -70,79 +64,39 @@ async fn release_waits_for_the_first_grant_of_a_name() {
     waits_for(schema.pool().await.begin().await.unwrap(), &schema).await;
 }
 
-/// A request that waits for a row, and the transaction that has it.
-async fn behind_the_row(
-    schema: &Schema,
-    change: impl FnOnce(&mut AcquireRequest),
-) -> (PgTransaction<'static>, JoinHandle<Reply<Acquired>>) {
-    let (backend, pool) = (schema.store().await.backend, schema.pool().await);
-    let contender = Contender::new(&backend);
-    let tokens = contender.take(&name(), LONG).await;
-    assert!(tokens.first <= tokens.last);
-    release(backend.clone(), contender.lease()).await;
+/// Locks the row of the lock.
+async fn row_of(pool: PgPool) -> PgTransaction<'static> {
     let mut tx = pool.begin().await.unwrap();
-    sqlx::query("select from distlock_lock where name = 'x' for update").execute(&mut *tx).await.unwrap();
-    let other = Contender::new(&backend);
-    let mut request = other.request(&name(), LONG, lock_testkit::contender::next(0, None)).await;
-    change(&mut request);
-    let waiting = tokio::spawn(async move { other.send(request).await });
-    tokio::time::sleep(A_MOMENT).await;
-    (tx, waiting)
+    tx.execute("select from distlock_lock where name = 'x' for update").await.unwrap();
+    tx
 }
 
 /// The clock is read once the row is locked.
 #[tokio::test]
 async fn acquire_that_waits_beyond_its_time_is_late() {
     let schema = Schema::new();
-    let (tx, waiting) = behind_the_row(&schema, |request| {
-        // It has a few milliseconds to reach the row.
-        request.not_after = request.not_after - Duration::from_secs(60) + A_MOMENT / 2;
-    })
-    .await;
-    tx.rollback().await.unwrap();
-    assert_eq!(waiting.await.unwrap().outcome, Acquired::Late);
+    let (store, pool) = (schema.store().await, schema.pool().await);
+    acquire_behind_a_row_is_late(store, row_of(pool)).await;
 }
 
 #[tokio::test]
 async fn token_is_drawn_when_the_row_is_locked() {
     let schema = Schema::new();
-    let (mut tx, waiting) = behind_the_row(&schema, |_| {}).await;
-    let now: i64 = sqlx::query_scalar("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-    tx.rollback().await.unwrap();
-    let reply = waiting.await.unwrap();
-    match reply.outcome {
-        Acquired::Granted { first, .. } => {
-            assert!(first.as_i64() > now, "it was drawn before the row was locked");
-            assert!(reply.now > UtcTime::from_micros(u64::try_from(now).unwrap()));
-        }
-        // A slow machine: the row was locked for longer than a statement waits.
-        other => assert!(matches!(other, Acquired::Busy { .. }), "{other:?}"),
-    }
+    let (store, pool) = (schema.store().await, schema.pool().await);
+    let now = async |tx: &mut _| {
+        sqlx::query_scalar("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
+            .fetch_one(tx)
+            .await
+            .unwrap()
+    };
+    token_behind_a_row_is_drawn_after_it(store, row_of(pool), now).await;
 }
 
-/// The row of one lock is locked for a long time; the others of the same batch are renewed at once.
 #[tokio::test]
 async fn row_of_another_transaction_delays_no_other_renewal() {
     let schema = Schema::new();
-    let (backend, pool) = (schema.store().await.backend, schema.pool().await);
-    let contender = Contender::new(&backend);
-    let names: Vec<_> = ["w", "x", "y"].map(|name| LockName::new(name).unwrap()).into();
-    for name in &names {
-        contender.take(name, LONG).await;
-    }
-    let mut tx = pool.begin().await.unwrap();
-    sqlx::query("select from distlock_lock where name = 'x' for update").execute(&mut *tx).await.unwrap();
-    let items = names.iter().map(|name| contender.renewal(name, LONG)).collect();
-    let replies = backend.renew(items).await;
-    let outcomes: Vec<_> = replies.into_iter().map(|reply| reply.map(|reply| reply.outcome)).collect();
-    assert_eq!(*outcomes[0].as_ref().unwrap(), Renewed::Renewed);
-    let error = outcomes[1].as_ref().unwrap_err();
-    assert!(error.is_retryable() && error.applied() == Applied::No, "skipped is not gone: {error:?}");
-    assert_eq!(*outcomes[2].as_ref().unwrap(), Renewed::Renewed);
-    tx.rollback().await.unwrap();
+    let (store, pool) = (schema.store().await, schema.pool().await);
+    locked_row_delays_no_other_renewal(store, row_of(pool)).await;
 }
 
 /// Many rows are locked; they are waited for together.
