@@ -73,8 +73,8 @@ async fn late_end_of_an_attempt_spares_the_grant_of_its_repeat() {
     assert!(matches!(b.acquire(&name(), LONG).await, Acquired::Busy { .. }), "two holders");
 }
 
-/// An attempt is given up, and its repeat is sent in the same turn of the keeper, as for a waiter that is woken. It is told
-/// that the lock is taken, so the first attempt must not take it later.
+/// An attempt is given up, and its repeat is sent in the same turn of the keeper, as for a waiter that is woken. The
+/// answer is that the lock is taken, so the first attempt must not take it later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeat_in_the_same_turn_knows_of_the_doubt() {
     let (slow, quick) = (TcpProxy::start(Keys::server()), TcpProxy::start(Keys::server()));
