@@ -11,9 +11,10 @@ use lock_redis_rs::Redis;
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
 /// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, `postgres://host/database` (feature `postgres`),
-/// `mysql://host/database` for MariaDB and MySQL (feature `mysql`), `etcd://h1,h2,h3` (feature `etcd`), `sqlite:path` for the processes of one machine (feature `sqlite`), and `memory:` for a single process. Call it once
-/// per process, and clone the factory; clones share its connections. For other options, use
-/// `LockFactory::builder(backend)`.
+/// `mysql://host/database` for MariaDB and MySQL (feature `mysql`), `etcd://h1,h2,h3` (feature `etcd`),
+/// `zookeeper://h1,h2,h3/path` (feature `zookeeper`), `sqlite:path` for the processes of one machine (feature `sqlite`), and
+/// `memory:` for a single process. Call it once per process, and clone the factory; clones share its connections. For other
+/// options, use `LockFactory::builder(backend)`.
 ///
 /// Each `connect("memory:")` creates a store of its own, so the locks of two such factories do not exclude each other.
 /// Factories that connect to `memory:name` share the store of that name within the process.
@@ -38,7 +39,7 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// several a second while the server cannot be reached, and about one a second while it refuses the login or a
 /// permission is missing.
 ///
-/// PostgreSQL, MySQL, etcd and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
+/// PostgreSQL, MySQL, etcd, ZooKeeper and SQLite are opened by the first request, and by each one until it succeeds; nothing is tried in the
 /// background.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`, and without `?migrate=true`.
@@ -80,6 +81,11 @@ pub(crate) fn check_scheme(url: &str) -> Result<(), LockError> {
     if cfg!(not(feature = "etcd")) && has_scheme(url, &["etcd", "etcds"]) {
         return Err(LockError::invalid_url("etcd is not built in: enable the feature `etcd` of distlock"));
     }
+    if cfg!(not(feature = "zookeeper")) && has_scheme(url, &["zookeeper", "zookeepers"]) {
+        return Err(LockError::invalid_url(
+            "ZooKeeper is not built in: enable the feature `zookeeper` of distlock",
+        ));
+    }
     let has_client = cfg!(any(feature = "fred", feature = "redis"));
     match has_client || !is_of_redis(url) {
         true => Ok(()),
@@ -107,6 +113,8 @@ fn connectors() -> Connectors {
     let connectors = connectors.with(lock_sqlx::MySql);
     #[cfg(feature = "etcd")]
     let connectors = connectors.with(lock_etcd::Etcd);
+    #[cfg(feature = "zookeeper")]
+    let connectors = connectors.with(lock_zookeeper::ZooKeeper);
     connectors
 }
 
@@ -123,6 +131,7 @@ mod tests {
         for (url, is_built_in, feature) in [
             ("sqlite:/missing/locks.db", cfg!(feature = "sqlite"), "feature `sqlite` of distlock"),
             ("etcd://localhost:1", cfg!(feature = "etcd"), "feature `etcd` of distlock"),
+            ("zookeeper://localhost:1", cfg!(feature = "zookeeper"), "feature `zookeeper` of distlock"),
             ("mysql://localhost:1/d", cfg!(feature = "mysql"), "feature `mysql` of distlock"),
             ("postgres://localhost:1/d", cfg!(feature = "postgres"), "feature `postgres` of distlock"),
         ] {

@@ -26,6 +26,7 @@
 //! | `postgres` | off | `sql`: locks and jobs in PostgreSQL, and `postgres:` in `connect`; with `idempotency`, records in PostgreSQL; needs Rust 1.94 |
 //! | `mysql` | off | `sql`: locks in MariaDB (MySQL 8.0: untested), and `mysql:` in `connect`; needs Rust 1.94 |
 //! | `etcd` | off | `etcd`: locks in an etcd cluster, and `etcd:` in `connect` |
+//! | `zookeeper` | off | `zookeeper`: locks in a ZooKeeper ensemble, and `zookeeper:` in `connect`; its TLS needs `tls-aws-lc-rs` |
 //! | `sqlx-any` | off | idempotency records through sqlx's `Any` (enables `tower`); the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
@@ -80,3 +81,6 @@ pub use lock_testkit as testing;
 /// A lock as a tower layer.
 #[cfg(feature = "tower")]
 pub use lock_tower as tower;
+/// Locks in a ZooKeeper ensemble.
+#[cfg(feature = "zookeeper")]
+pub use lock_zookeeper as zookeeper;

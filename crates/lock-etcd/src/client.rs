@@ -238,7 +238,7 @@ fn with_tls(endpoint: Endpoint, place: &Place) -> Result<Endpoint, LockError> {
 
 #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc-rs")))]
 fn with_tls(endpoint: Endpoint, place: &Place) -> Result<Endpoint, LockError> {
-    match place.has_tls {
+    match place.has_tls || place.ca.is_some() {
         true => Err(LockError::invalid_url(
             "TLS is not built in: enable the feature `tls-ring` or `tls-aws-lc-rs`",
         )),

@@ -5,15 +5,13 @@
 
 use crate::{
     client::Named as _,
-    server::Server,
-    session::{Session, lost_meanwhile},
+    leases::Grant,
+    server::{Server, Session},
     wire::{Target, get, is, put},
 };
 use futures_util::future::try_join_all;
-use lock_core::{
-    LockName,
-    backend::{BackendError, LeaseId},
-};
+use lock_core::backend::BackendError;
+use lock_session::{OwnLock, SessionLocks, lost_meanwhile};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -26,80 +24,92 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 /// The pause before the next attempt to renew the session, or to move locks.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-impl Server {
-    /// Renews the session until the store ends. Then ends it, unless a lease has to last longer.
-    pub(crate) async fn keep(&self, store_ends: impl Future) {
-        let third = self.place.session / 3;
-        let keeping = async {
-            loop {
-                tokio::select! {
-                    () = sleep(third) => {}
-                    () = self.follows.notified() => {}
-                }
-                while let Err(error) = self.keep_in(third).await {
-                    tracing::debug!(%error, "failed to renew the session in etcd, or to move the locks to a new one");
-                    sleep(RETRY_AFTER).await;
-                }
+/// Renews the session until the store ends. Then ends it, unless a lease has to last longer.
+pub(crate) async fn keep(locks: &SessionLocks<Server>, store_ends: impl Future) {
+    let server = locks.store();
+    let third = server.place.session / 3;
+    let keeping = async {
+        loop {
+            tokio::select! {
+                () = sleep(third) => {}
+                () = server.follows.notified() => {}
             }
-        };
-        tokio::select! {
-            () = keeping => {}
-            _ = store_ends => {}
+            while let Err(error) =
+                timeout(third, keep_once(locks)).await.unwrap_or_else(|_| Err(lost_meanwhile("etcd")))
+            {
+                tracing::debug!(%error, "failed to renew the session in etcd, or to move the locks to a new one");
+                sleep(RETRY_AFTER).await;
+            }
         }
-        if let Some(session) = self.sessions.now()
-            && self.ends.is_empty()
-        {
-            drop(timeout(ENDS_WITHIN, self.sessions.revoke(session.id)).await);
-        }
+    };
+    tokio::select! {
+        () = keeping => {}
+        _ = store_ends => {}
     }
-
-    async fn keep_in(&self, time: Duration) -> Result<(), BackendError> {
-        timeout(time, self.keep_once()).await.unwrap_or_else(|_| Err(lost_meanwhile()))
+    if let Some(session) = locks.sessions().now()
+        && locks.ends().is_empty()
+    {
+        drop(timeout(ENDS_WITHIN, server.end_session(session.id)).await);
     }
+}
 
-    /// Renews the session. If its leader has changed, begins a new one, and moves the locks to it. May be dropped and
-    /// repeated: the next call moves those that are left.
-    async fn keep_once(&self) -> Result<(), BackendError> {
-        let Some(session) = self.sessions.now() else { return Ok(()) };
-        if let Some(term) = self.sessions.renew(&session).await?
-            && !self.began_in(&session, term)
-        {
-            self.sessions.replace(&session).await?;
-        }
-        let Some(session) = self.sessions.now() else { return Ok(()) };
-        for held in self.ends.held_outside(session.id).chunks(AT_ONCE) {
-            let moves = held.iter().map(|(name, lease, old)| self.move_lock(name, *lease, *old, &session));
-            try_join_all(moves).await?;
-        }
-        self.sessions.revoke_replaced().await
+/// Renews the session. If its leader has changed, begins a new one, and moves the locks to it. May be dropped and repeated:
+/// the next call moves those that are left.
+async fn keep_once(locks: &SessionLocks<Server>) -> Result<(), BackendError> {
+    let (server, sessions) = (locks.store(), locks.sessions());
+    let Some(session) = sessions.now() else { return Ok(()) };
+    match server.renew_session(session.id).await? {
+        None => sessions.ended(session.id),
+        Some(term) if session.detail != term => sessions.replace(session.id).await?,
+        Some(_) => {}
     }
+    let Some(session) = sessions.now() else { return Ok(()) };
+    let mut outside = locks.ends().held();
+    outside.retain(|lock| lock.grant.session != session.id);
+    for outside in outside.chunks(AT_ONCE) {
+        let moves = outside.iter().map(async |lock| {
+            let grant = server.move_lock(lock, &session).await?;
+            locks.ends().changed(&lock.name, lock.lease, grant);
+            Ok(())
+        });
+        try_join_all(moves).await?;
+    }
+    server.end_replaced().await
+}
 
+impl Server {
     /// Returns `true` if the session began in this term. Otherwise a new one takes its place soon.
     pub(crate) fn began_in(&self, session: &Session, term: u64) -> bool {
-        if session.term != term {
+        if session.detail != term {
             self.follows.notify_one();
         }
-        session.term == term
+        session.detail == term
     }
 
-    /// Moves a lock from another session, unless it is gone.
-    async fn move_lock(
-        &self,
-        name: &LockName,
-        lease: LeaseId,
-        old: i64,
-        new: &Session,
-    ) -> Result<(), BackendError> {
-        let (keys, own) = (self.keys(name), lease.to_string().into_bytes());
-        let there = vec![is(&keys.lock, Target::Value(own.clone())), is(&keys.lock, Target::Lease(old))];
-        let moved = vec![put(&keys.lock, own, new.id), get(&keys.depth)];
-        let moved = self.sessions.transact(there, moved, vec![]).await.named("move a lock")?;
-        self.ends.moved(name, lease, moved.succeeded.then(|| moved.revision()), new.id);
-        if let Some(depth) = moved.kv(1) {
-            let same = vec![is(&keys.depth, Target::Changed(depth.mod_revision))];
-            let moved = vec![put(&keys.depth, depth.value.clone(), new.id)];
-            self.sessions.transact(same, moved, vec![]).await.named("move the depth of a lock")?;
+    /// Moves a lock and its depth from another session, unless it is gone.
+    async fn move_lock(&self, lock: &OwnLock<Grant>, new: &Session) -> Result<Grant, BackendError> {
+        let (keys, own) = (self.keys(&lock.name), lock.lease.to_string().into_bytes());
+        loop {
+            let reads = vec![get(&keys.lock), get(&keys.depth)];
+            let read = self.transact(vec![], reads, vec![]).await.named("move a lock")?;
+            let there = match read.kv(0) {
+                Some(kv) if kv.value == own && kv.lease != new.id => kv,
+                Some(kv) if kv.value == own => {
+                    return Ok(Grant { revision: kv.mod_revision, session: new.id });
+                }
+                _ => return Ok(Grant { session: new.id, ..lock.grant }),
+            };
+            let depth = read.kv(1);
+            let same = vec![
+                is(&keys.lock, Target::Changed(there.mod_revision)),
+                is(&keys.depth, Target::Changed(depth.map_or(0, |kv| kv.mod_revision))),
+            ];
+            let mut moved = vec![put(&keys.lock, own.clone(), new.id)];
+            moved.extend(depth.map(|kv| put(&keys.depth, kv.value.clone(), new.id)));
+            let moved = self.transact(same, moved, vec![]).await.named("move a lock")?;
+            if moved.succeeded {
+                return Ok(Grant { revision: moved.revision(), session: new.id });
+            }
         }
-        Ok(())
     }
 }

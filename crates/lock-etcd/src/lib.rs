@@ -20,13 +20,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
-mod ends;
 mod error;
 mod keeping;
 mod leases;
 mod place;
 mod server;
-mod session;
 mod wakes;
 mod wire;
 
@@ -36,6 +34,7 @@ use lock_core::{
     LockError, Store, Worker,
     backend::{Applied, BackendError, BackendErrorKind, Connector},
 };
+use lock_session::SessionLocks;
 use place::Place;
 use server::Server;
 use std::{fmt, sync::Arc, time::Duration};
@@ -73,7 +72,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1_500);
 /// `session/<id>`, `card/<process>`, which all end with the session, and `offset`.
 #[derive(Clone)]
 pub struct EtcdBackend {
-    inner: Arc<OnWorker<Server>>,
+    inner: Arc<OnWorker<SessionLocks<Server>>>,
 }
 
 impl EtcdBackend {
@@ -99,7 +98,7 @@ impl EtcdBackend {
     /// Cancel safe.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         let backend = Self::connect_lazy(url)?;
-        backend.inner.run(async |server: Arc<Server>| begin(&server).await).await?;
+        backend.inner.run(async |locks: Arc<SessionLocks<Server>>| begin(&locks).await).await?;
         Ok(backend)
     }
 
@@ -113,18 +112,12 @@ impl EtcdBackend {
         let entered = keeper.handle().enter();
         let server = Arc::new(Server::new(place)?);
         drop(entered);
-        let (kept, ends, wakes) = (server.clone(), server.clone(), server.clone());
-        let inner = OnWorker::new(server, keeper)
-            .beside(async move |ended| kept.keep(ended).await)
-            .beside(async move |ended| {
+        let inner = SessionLocks::new(server.clone()).on(keeper);
+        let kept = inner.inner().clone();
+        let inner =
+            inner.beside(async move |ended| keeping::keep(&kept, ended).await).beside(async move |ended| {
                 tokio::select! {
-                    () = ends.end_leases() => {}
-                    _ = ended => {}
-                }
-            })
-            .beside(async move |ended| {
-                tokio::select! {
-                    () = wakes.wakes.watch() => {}
+                    () = server.wakes.watch() => {}
                     _ = ended => {}
                 }
             });
@@ -133,14 +126,14 @@ impl EtcdBackend {
 }
 
 /// Begins a session with the first server that does it: one may hang, and others may be down.
-async fn begin(server: &Server) -> Result<(), BackendError> {
+async fn begin(locks: &SessionLocks<Server>) -> Result<(), BackendError> {
     let begun = tokio::time::Instant::now();
     let mut attempts = 0;
     loop {
-        let ready = tokio::time::timeout(ANSWERS_WITHIN, server.sessions.ready()).await;
+        let ready = tokio::time::timeout(ANSWERS_WITHIN, locks.connect()).await;
         let error = match ready {
-            Ok(Ok(_)) => {
-                let checked = tokio::time::timeout(ANSWERS_WITHIN, server.sessions.check_version());
+            Ok(Ok(())) => {
+                let checked = tokio::time::timeout(ANSWERS_WITHIN, locks.store().check_version());
                 return checked.await.or(Ok(()));
             }
             Ok(Err(error)) => error,
@@ -150,8 +143,8 @@ async fn begin(server: &Server) -> Result<(), BackendError> {
             }
         };
         attempts += 1;
-        let is_over =
-            attempts > server.place.servers.len() || begun.elapsed() >= CONNECTS_WITHIN - ANSWERS_WITHIN;
+        let is_over = attempts > locks.store().place.servers.len()
+            || begun.elapsed() >= CONNECTS_WITHIN - ANSWERS_WITHIN;
         if is_over || error.kind() != BackendErrorKind::Unavailable {
             return Err(error);
         }
@@ -160,7 +153,7 @@ async fn begin(server: &Server) -> Result<(), BackendError> {
 
 impl fmt::Debug for EtcdBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EtcdBackend").field(self.inner.inner()).finish()
+        f.debug_tuple("EtcdBackend").field(self.inner.inner().store()).finish()
     }
 }
 

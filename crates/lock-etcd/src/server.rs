@@ -1,30 +1,47 @@
-//! A cluster, as the clones of a backend share it: its session, its clock, and its keys.
+//! A cluster: its connections, its sessions, and its keys.
 
-use crate::{client::Client, ends::Ends, place::Place, session::Sessions, wakes::Wakes};
+use crate::{
+    client::{Client, Named as _},
+    error::{has_no_lease, misunderstood},
+    place::Place,
+    wakes::Wakes,
+    wire::{
+        Compare, LeaseGrantRequest, LeaseId, LeaseResponse, RequestOp, StatusRequest, StatusResponse,
+        TxnRequest, TxnResponse, get, put,
+    },
+};
 use async_trait::async_trait;
+use futures_util::stream;
 use lock_core::{
-    __private::{decode_card, encode_card},
+    __private::lock,
     LockError, LockName,
-    backend::{BackendError, Directory, ProcessId, SubscriberId, Subscriptions, WakeListener},
-    clock::UtcTime,
-    inspect::{ListLimits, Listing, ProcessCard},
+    backend::{BackendError, ProcessId, SubscriberId, Subscriptions, WakeListener},
 };
 use std::{
     fmt,
-    sync::{Arc, Weak},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, Weak},
 };
 use tokio::sync::Notify;
+use tonic::Status;
+
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+
+/// A session is a lease of etcd. Its detail is the raft term in which it began: a leader of an earlier term knows when it would
+/// have ended without renewals, and may end it then although a later leader has renewed it.
+pub(crate) type Session = lock_session::Session<u64>;
 
 pub(crate) struct Server {
     pub(crate) place: Place,
-    pub(crate) sessions: Sessions,
-    pub(crate) ends: Ends,
+    pub(crate) client: Arc<Client>,
     pub(crate) wakes: Wakes,
     /// The session is to follow a new leader.
     pub(crate) follows: Notify,
-    /// The time of the process: that of its wall clock when the store was created, and then that of one that does not step.
-    begun: (UtcTime, Instant),
+    /// The sessions in whose place others are, until they have ended.
+    pub(crate) replaced: Mutex<Vec<i64>>,
 }
 
 /// The keys of a lock.
@@ -40,18 +57,12 @@ impl Server {
     pub(crate) fn new(place: Place) -> Result<Self, LockError> {
         let client = Arc::new(Client::new(&place)?);
         Ok(Self {
-            sessions: Sessions::new(client.clone(), &place.prefix, place.session),
-            wakes: Wakes::new(client, &place.prefix),
-            ends: Ends::default(),
+            wakes: Wakes::new(client.clone(), &place.prefix),
+            client,
             follows: Notify::new(),
-            begun: (UtcTime::now(), Instant::now()),
+            replaced: Mutex::default(),
             place,
         })
-    }
-
-    pub(crate) fn time(&self) -> UtcTime {
-        let (time, instant) = self.begun;
-        time + instant.elapsed()
     }
 
     pub(crate) fn keys_of(&self, kind: &str) -> String {
@@ -68,8 +79,96 @@ impl Server {
         format!("{}offset", self.place.prefix).into_bytes()
     }
 
-    fn card_key(&self, process: ProcessId) -> Vec<u8> {
+    pub(crate) fn marker_key(&self, session: i64) -> Vec<u8> {
+        format!("{}{session:x}", self.keys_of("session")).into_bytes()
+    }
+
+    pub(crate) fn card_key(&self, process: ProcessId) -> Vec<u8> {
         format!("{}{process}", self.keys_of("card")).into_bytes()
+    }
+
+    /// Executes a transaction.
+    pub(crate) async fn transact(
+        &self,
+        compare: Vec<Compare>,
+        success: Vec<RequestOp>,
+        failure: Vec<RequestOp>,
+    ) -> Result<TxnResponse, Status> {
+        self.client.call(TXN, TxnRequest { compare, success, failure }).await
+    }
+
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<TxnResponse, BackendError> {
+        self.transact(vec![], vec![get(key)], vec![]).await.named("read a key")
+    }
+
+    pub(crate) async fn begin_session(&self) -> Result<Session, BackendError> {
+        let ttl = i64::try_from(self.place.session.as_secs()).unwrap_or(i64::MAX);
+        let granted = self.client.call(GRANT, LeaseGrantRequest { ttl }).await;
+        let granted: LeaseResponse = granted.named("begin a session")?;
+        let id = granted.id;
+        let marked = self.transact(vec![], vec![put(&self.marker_key(id), "", id)], vec![]).await;
+        let marked = marked.named("begin a session")?;
+        // The earlier of the two: the leader may change in between.
+        let term = granted.header.unwrap_or_default().raft_term.min(marked.term());
+        Ok(Session { id, marker: marked.revision(), detail: term })
+    }
+
+    /// Renews a session. Returns the term of the leader that the answering server knew, or `None` if the session has ended.
+    pub(crate) async fn renew_session(&self, id: i64) -> Result<Option<u64>, BackendError> {
+        let renewed = async {
+            let message = stream::iter([LeaseId { id }]);
+            let mut answers = self.client.stream::<_, LeaseResponse>(KEEP_ALIVE, message).await?;
+            // A server that is cut off from its leader accepts the stream and does not answer.
+            let turn = self.client.turn();
+            let answer = answers.message().await;
+            turn.keep();
+            answer
+        };
+        let answer = renewed.await.named("renew the session")?.ok_or_else(misunderstood)?;
+        Ok((answer.ttl > 0).then(|| answer.header.unwrap_or_default().raft_term))
+    }
+
+    /// Ends a session, if it has not ended yet.
+    pub(crate) async fn end_session(&self, id: i64) -> Result<(), BackendError> {
+        match self.client.call::<_, LeaseResponse>(REVOKE, LeaseId { id }).await {
+            Err(status) if !has_no_lease(&status) => Err(status).named("end a session"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the sessions that were replaced, whose locks have moved.
+    pub(crate) async fn end_replaced(&self) -> Result<(), BackendError> {
+        let replaced = lock(&self.replaced).clone();
+        for id in replaced {
+            self.end_session(id).await?;
+            lock(&self.replaced).retain(|&other| other != id);
+        }
+        Ok(())
+    }
+
+    /// Warns of a version whose former leaders end sessions that were renewed.
+    pub(crate) async fn check_version(&self) {
+        let status = self.client.call::<_, StatusResponse>(STATUS, StatusRequest {}).await;
+        if let Ok(StatusResponse { version }) = status
+            && is_too_old(&version)
+        {
+            tracing::warn!(
+                version,
+                "a leader of this etcd that hangs and comes back may end sessions that its successor has renewed: update \
+                 to 3.4.31, 3.5.13 or later"
+            );
+        }
+    }
+}
+
+/// Source: etcd issues 15247 and 12528.
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let mut number = || numbers.next().unwrap_or(0);
+    match (number(), number(), number()) {
+        (3, 4, patch) => patch < 31,
+        (3, 5, patch) => patch < 13,
+        (major, minor, _) => (major, minor) < (3, 4),
     }
 }
 
@@ -99,34 +198,21 @@ impl Subscriptions for Server {
     }
 }
 
-/// Cards last as long as the session.
-#[async_trait]
-impl Directory for Server {
-    async fn write_card(
-        &self,
-        process: ProcessId,
-        card: ProcessCard,
-        _: Duration,
-    ) -> Result<(), BackendError> {
-        let session = self.sessions.ready().await?.session.id;
-        self.sessions.put(&self.card_key(process), encode_card(&card), session).await
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
-        self.sessions.delete(&self.card_key(process)).await
-    }
-
-    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
-        let card = self.sessions.get(&self.card_key(process)).await?;
-        Ok(card.and_then(|card| decode_card(&card)))
-    }
-
-    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
-        // One more, which says that there are more.
-        let names = self.names(&prefix, limits.names().saturating_add(1)).await?;
-        let is_truncated = names.len() > limits.names();
-        // A reserved name is not valid.
-        let names = names.into_iter().take(limits.names()).filter_map(|name| LockName::new(name).ok());
-        Ok(Listing::new(names, is_truncated))
+    #[test]
+    fn versions_are_compared() {
+        for (version, old) in [
+            ("3.3.9", true),
+            ("3.4.23", true),
+            ("3.4.31", false),
+            ("3.5.12", true),
+            ("3.5.13", false),
+            ("3.6.0", false),
+        ] {
+            assert_eq!(is_too_old(version), old, "{version}");
+        }
     }
 }

@@ -1,24 +1,14 @@
 //! A private etcd cluster for tests.
 
-use crate::process::{self, PATIENCE, Process, Watchdog};
-use rustix::process::Signal;
+use crate::{ensemble::Ensemble, process};
 use std::{
     env, fmt,
-    fs::{self, File},
     io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tempfile::TempDir;
-
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// The free bytes that clusters need in memory.
-const ROOM: u64 = 2 << 30;
 
 /// A running etcd cluster on ports of 127.0.0.1, in temporary directories.
 ///
@@ -29,19 +19,16 @@ const ROOM: u64 = 2 << 30;
 ///
 /// All methods block, including the runtime of an async test.
 pub struct EtcdCluster {
-    servers: Vec<Server>,
+    ensemble: Ensemble,
+    ports: Vec<Ports>,
     /// The files of a certificate and its key, for another port of each server.
     tls: Option<(PathBuf, PathBuf)>,
 }
 
-struct Server {
-    name: String,
+struct Ports {
     client: u16,
     encrypted: u16,
     peer: u16,
-    process: Mutex<Option<Process>>,
-    watchdog: Arc<Watchdog>,
-    directory: TempDir,
 }
 
 impl EtcdCluster {
@@ -68,44 +55,36 @@ impl EtcdCluster {
     }
 
     fn try_start(number: usize, tls: Option<(PathBuf, PathBuf)>) -> io::Result<Self> {
-        let begin = Instant::now();
-        loop {
-            let servers = (0..number).map(|number| {
-                let directory = tempfile::Builder::new().prefix("lock-testkit-etcd-").tempdir_in(folder())?;
-                let watchdog = Arc::new(Watchdog::new(directory.path(), "KILL"));
+        Ensemble::try_start(|| {
+            let ports = (0..number).map(|_| {
                 let [client, encrypted, peer] = [(); 3].map(|()| process::free_port());
-                let name = format!("n{number}");
-                Ok(Server { name, client, encrypted, peer, process: Mutex::default(), watchdog, directory })
+                Ports { client, encrypted, peer }
             });
-            let cluster = Self { servers: servers.collect::<io::Result<_>>()?, tls: tls.clone() };
-            let started = (0..number).try_for_each(|number| cluster.begin(number));
-            match started.and_then(|()| cluster.wait_until_ready(0..number)) {
-                Ok(()) => return Ok(cluster),
-                // Another program can take a port between its selection and its use.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE => {}
-                Err(error) => return Err(error),
-            }
-        }
+            let ensemble = Ensemble::new("etcd", "address already in use", number)?;
+            let cluster = Self { ensemble, ports: ports.collect(), tls: tls.clone() };
+            (0..number).try_for_each(|number| cluster.begin(number))?;
+            cluster.wait_until_ready(0..number)?;
+            Ok(cluster)
+        })
     }
 
     /// Returns a URL with all servers.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> =
-            self.servers.iter().map(|server| format!("127.0.0.1:{}", server.client)).collect();
+        let hosts: Vec<_> = self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.client)).collect();
         format!("etcd://{}", hosts.join(","))
     }
 
     /// Returns the address of a server for clients.
     #[must_use]
     pub fn address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.servers[number].client).into()
+        (Ipv4Addr::LOCALHOST, self.ports[number].client).into()
     }
 
     /// Returns the address of a server for clients with TLS.
     #[must_use]
     pub fn encrypted_address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.servers[number].encrypted).into()
+        (Ipv4Addr::LOCALHOST, self.ports[number].encrypted).into()
     }
 
     /// Sends a request to the JSON form of the API of the first server, such as `/v3/auth/enable`, and returns the answer.
@@ -135,29 +114,22 @@ impl EtcdCluster {
     #[must_use]
     #[track_caller]
     pub fn leader(&self) -> usize {
-        let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
-            let leads = |number: &usize| {
-                let status = self.post(*number, "", "/v3/maintenance/status", "{}")?;
+        self.ensemble.find("the leader", |number| {
+            let leads = || {
+                let status = self.post(number, "", "/v3/maintenance/status", "{}")?;
                 let id = |key: &str| {
                     let (_, rest) = status.split_once(&format!("\"{key}\":\""))?;
                     rest.split('"').next().map(str::to_owned)
                 };
-                (id("member_id")? == id("leader")?).then_some(())
+                Some(id("member_id")? == id("leader")?)
             };
-            if let Some(leader) = (0..self.servers.len()).find(|number| leads(number).is_some()) {
-                return leader;
-            }
-            sleep(PAUSE);
-        }
-        panic!("the etcd cluster has no leader");
+            leads() == Some(true)
+        })
     }
 
     /// Kills a server (`SIGKILL`).
     pub fn stop(&self, number: usize) {
-        if let Some(mut process) = self.with_process(number, Option::take) {
-            process.end(Signal::KILL);
-        }
+        self.ensemble.stop(number);
     }
 
     /// Stops a server if it is running, and starts it again with its data. Returns once it answers.
@@ -183,65 +155,48 @@ impl EtcdCluster {
 
     /// Suspends a server (`SIGSTOP`) until it is [resumed](Self::resume).
     pub fn pause(&self, number: usize) {
-        self.with_process(number, |process| process.iter_mut().for_each(Process::pause));
+        self.ensemble.pause(number);
     }
 
     /// Resumes a suspended server.
     pub fn resume(&self, number: usize) {
-        self.with_process(number, |process| process.iter_mut().for_each(Process::resume));
+        self.ensemble.resume(number);
     }
 
     fn begin(&self, number: usize) -> io::Result<()> {
-        let server = &self.servers[number];
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let peers: Vec<_> = self.servers.iter().map(|s| format!("{}={}", s.name, url(s.peer))).collect();
-        let mut listens = url(server.client);
+        let (ports, url) = (&self.ports[number], |port: u16| format!("http://127.0.0.1:{port}"));
+        let peers = self.ports.iter().enumerate();
+        let peers: Vec<_> = peers.map(|(number, ports)| format!("n{number}={}", url(ports.peer))).collect();
+        let mut listens = url(ports.client);
         let mut command = Command::new(find()?);
         if let Some((certificate, key)) = &self.tls {
-            listens += &format!(",https://127.0.0.1:{}", server.encrypted);
+            listens += &format!(",https://127.0.0.1:{}", ports.encrypted);
             command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
         }
-        command.env("GOMAXPROCS", "2").current_dir(server.directory.path()).args([
+        command.env("GOMAXPROCS", "2").args([
             "--name",
-            &server.name,
+            &format!("n{number}"),
             "--data-dir",
             "data",
             "--listen-client-urls",
             &listens,
             "--advertise-client-urls",
-            &url(server.client),
+            &url(ports.client),
             "--listen-peer-urls",
-            &url(server.peer),
+            &url(ports.peer),
             "--initial-advertise-peer-urls",
-            &url(server.peer),
+            &url(ports.peer),
             "--initial-cluster",
             &peers.join(","),
             "--log-level",
             "warn",
         ]);
-        let log = File::options().create(true).append(true).open(server.log_path())?;
-        let process = Process::spawn(&mut command, log, &server.watchdog)?;
-        self.with_process(number, |current| *current = Some(process));
-        Ok(())
+        self.ensemble.begin(number, &mut command)
     }
 
-    fn wait_until_ready(&self, numbers: impl Iterator<Item = usize>) -> io::Result<()> {
-        let begin = Instant::now();
-        for number in numbers {
-            while !self.get(number, "/health").is_some_and(|health| health.contains("true")) {
-                let log = fs::read_to_string(self.servers[number].log_path()).unwrap_or_default();
-                if log.contains("address already in use") {
-                    return Err(io::ErrorKind::AddrInUse.into());
-                }
-                let has_ended =
-                    self.with_process(number, |process| process.as_mut().is_none_or(Process::has_ended));
-                if has_ended || begin.elapsed() > PATIENCE {
-                    return Err(io::Error::other(format!("etcd did not start; its log:\n{log}")));
-                }
-                sleep(PAUSE);
-            }
-        }
-        Ok(())
+    fn wait_until_ready(&self, mut numbers: impl Iterator<Item = usize>) -> io::Result<()> {
+        let is_ready = |number| self.get(number, "/health").is_some_and(|health| health.contains("true"));
+        numbers.try_for_each(|number| self.ensemble.wait(number, || is_ready(number)))
     }
 
     fn get(&self, number: usize, path: &str) -> Option<String> {
@@ -262,31 +217,11 @@ impl EtcdCluster {
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
     }
-
-    fn with_process<R>(&self, number: usize, f: impl FnOnce(&mut Option<Process>) -> R) -> R {
-        f(&mut self.servers[number].process.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Server {
-    fn log_path(&self) -> PathBuf {
-        self.directory.path().join("log")
-    }
 }
 
 impl fmt::Debug for EtcdCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdCluster").field("url", &self.url()).finish_non_exhaustive()
-    }
-}
-
-/// Returns a folder in memory if it has room, since each change of each server waits for its disk. The data of a
-/// server survives its death there as well.
-fn folder() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    match rustix::fs::statvfs(memory) {
-        Ok(system) if system.f_bavail * system.f_frsize > ROOM => memory.to_owned(),
-        _ => env::temp_dir(),
     }
 }
 

@@ -20,7 +20,8 @@
 //!   replica per master.
 //! - [`RedisQuorum`] (feature `servers`): independent masters that serve as quorum nodes.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
-//! - [`PostgresServer`], [`MariaDbServer`] and [`EtcdCluster`] (feature `servers`): private servers that can be stopped and restarted.
+//! - [`PostgresServer`], [`MariaDbServer`], [`EtcdCluster`] and [`ZooKeeperEnsemble`] (feature `servers`): private servers
+//!   that can be stopped and restarted.
 //! - [`PostgresPooler`] (feature `servers`): a pgbouncer in front of it.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): an adjustable wall clock for servers and other
@@ -28,7 +29,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, `MariaDbServer` MariaDB, `EtcdCluster` etcd, `PostgresPooler` also pgbouncer, and `ClockShift` also a C compiler |
+//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, `MariaDbServer` MariaDB, `EtcdCluster` etcd, `ZooKeeperEnsemble` ZooKeeper, `PostgresPooler` also pgbouncer, and `ClockShift` also a C compiler |
 //!
 //! The feature `__planted` is reserved for this workspace's own checks and may change in any
 //! release.
@@ -59,6 +60,8 @@ pub mod contender;
 #[cfg(all(unix, feature = "servers"))]
 mod database;
 #[cfg(all(unix, feature = "servers"))]
+mod ensemble;
+#[cfg(all(unix, feature = "servers"))]
 mod etcd;
 mod faulty;
 mod history;
@@ -81,6 +84,8 @@ mod rules_run;
 mod scenarios;
 mod seed;
 mod thread_log;
+#[cfg(all(unix, feature = "servers"))]
+mod zookeeper;
 
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
@@ -108,3 +113,5 @@ pub use rules_run::RulesRun;
 pub use scenarios::{LastUse, contend_for_sets, outlives_a_blocked_thread};
 pub use seed::{Seed, Stream};
 pub use thread_log::ThreadLog;
+#[cfg(all(unix, feature = "servers"))]
+pub use zookeeper::ZooKeeperEnsemble;

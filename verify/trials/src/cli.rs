@@ -183,7 +183,8 @@ impl Client {
         }
     }
 
-    /// Connects a store for locks: a Redis, a PostgreSQL or MariaDB database, an etcd cluster, or an SQLite file.
+    /// Connects a store for locks: a Redis, a PostgreSQL or MariaDB database, an etcd cluster, a ZooKeeper
+    /// ensemble, or an SQLite file.
     ///
     /// # Errors
     /// The error of the connection.
@@ -194,6 +195,7 @@ impl Client {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("mysql") => lock_sqlx::MySql.connect(url).await,
             Some("etcd") => lock_etcd::Etcd.connect(url).await,
+            Some("zookeeper") => lock_zookeeper::ZooKeeper.connect(url).await,
             _ => self.connector(url).connect(url).await,
         }
     }

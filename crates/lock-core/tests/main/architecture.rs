@@ -21,7 +21,9 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         "lock-redis" => &["lock-core", "lock-ledger", "lock-quorum", "tokio"],
         "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
         "lock-redis-rs" => &["lock-core", "lock-ledger", "lock-redis", "redis", "tokio"],
-        "lock-etcd" => &["lock-core", "http", "tokio", "tonic"],
+        "lock-session" => &["lock-core", "tokio"],
+        "lock-etcd" => &["lock-core", "lock-session", "http", "tokio", "tonic"],
+        "lock-zookeeper" => &["lock-core", "lock-session", "tokio"],
         "lock-sqlx" => &["lock-core", "lock-ledger", "sqlx", "tokio"],
         "lock-tower" => &[
             "lock-core",
@@ -42,6 +44,7 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
             "lock-fred",
             "lock-redis-rs",
             "lock-etcd",
+            "lock-zookeeper",
             "lock-sqlx",
             "lock-macros",
             "lock-quorum",
@@ -76,7 +79,7 @@ const FRAMEWORKS: [&str; 17] = [
 ];
 
 /// Crates that no other crate may depend on, except for the bench `flash-sale`, which attacks the shop.
-const LEAVES: [&str; 13] = [
+const LEAVES: [&str; 14] = [
     "lock-inventory-demo",
     "flash-sale",
     "lock-bench",
@@ -85,6 +88,7 @@ const LEAVES: [&str; 13] = [
     "lock-model",
     "lock-public-api",
     "lock-redis-tests",
+    "lock-session-tests",
     "lock-shuttle",
     "lock-sim",
     "lock-trials",

@@ -260,7 +260,7 @@ fn imports_of_lock_core_are_read() {
 }
 
 /// The circles that are left, of a whole and its parts.
-const CIRCLES: [(&str, &[&[&str]]); 12] = [
+const CIRCLES: [(&str, &[&[&str]]); 14] = [
     ("distlock", &[]),
     ("lock-core", &[]),
     ("lock-cron", &[]),
@@ -270,7 +270,9 @@ const CIRCLES: [(&str, &[&[&str]]); 12] = [
     ("lock-quorum", &[]),
     ("lock-redis", &[&["backend", "connect", "ledger/gathering"], &["pipeline/mod", "pipeline/task"]]),
     ("lock-redis-rs", &[]),
+    ("lock-session", &[]),
     ("lock-etcd", &[]),
+    ("lock-zookeeper", &[]),
     ("lock-sqlx", &[]),
     ("lock-tower", &[]),
 ];

@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run, ms},
     stage::{LockFile, Referee, mariadb, postgres},
 };
-use lock_testkit::{EtcdCluster, RedisServer};
+use lock_testkit::{EtcdCluster, RedisServer, ZooKeeperEnsemble};
 use lock_trials::{
     line::now,
     process::{Process, at_once},
@@ -15,7 +15,7 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(2);
-/// The session in etcd, which looks for ended ones every half a second.
+/// The session in etcd and ZooKeeper, which look for ended ones every half a second.
 const SESSION: Duration = Duration::from_secs(5);
 /// The number of processes that wait for each lock on Redis, and in a database.
 const WAITERS: usize = 20;
@@ -26,8 +26,8 @@ const LOCKS: usize = 3;
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
     let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
-    let etcd = EtcdCluster::start(3);
-    let session = format!("{}?session={}s", etcd.url(), SESSION.as_secs());
+    let (etcd, zookeeper) = (EtcdCluster::start(3), ZooKeeperEnsemble::start(3));
+    let with_session = |url: String| format!("{url}?session={}s", SESSION.as_secs());
     vec![
         kills(run, "; lease 2 s", &server.url(), WAITERS, LEASE),
         kills(run, " of a lock in an SQLite file; lease 2 s", &file.url(), DATABASE_WAITERS, LEASE),
@@ -36,7 +36,14 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
         kills(
             run,
             " of a lock in an etcd cluster of three; session 5 s",
-            &session,
+            &with_session(etcd.url()),
+            DATABASE_WAITERS,
+            SESSION,
+        ),
+        kills(
+            run,
+            " of a lock in a ZooKeeper ensemble of three; session 5 s",
+            &with_session(zookeeper.url()),
             DATABASE_WAITERS,
             SESSION,
         ),

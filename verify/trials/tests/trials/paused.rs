@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run},
     stage::{Bench, LockFile, Referee, mariadb, on_a_runtime, postgres},
 };
-use lock_testkit::{EtcdCluster, RedisServer};
+use lock_testkit::{EtcdCluster, RedisServer, ZooKeeperEnsemble};
 use lock_trials::{
     fenced::FencedTable,
     line::{Order, now},
@@ -19,13 +19,18 @@ const AT_ONCE: usize = 10;
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
     let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
-    let etcd = EtcdCluster::start(3);
+    let (etcd, zookeeper) = (EtcdCluster::start(3), ZooKeeperEnsemble::start(3));
     vec![
         pauses(run, "", &server.url()),
         pauses(run, " of a lock in an SQLite file", &file.url()),
         pauses(run, " of a lock in PostgreSQL", &postgres),
         pauses(run, " of a lock in MariaDB", &mariadb),
         pauses(run, " of a lock in an etcd cluster of three", &format!("{}?session=5s", etcd.url())),
+        pauses(
+            run,
+            " of a lock in a ZooKeeper ensemble of three",
+            &format!("{}?session=5s", zookeeper.url()),
+        ),
     ]
 }
 

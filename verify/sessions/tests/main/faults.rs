@@ -1,16 +1,24 @@
 //! Faults of a cluster of three: servers that die, hang or are cut off, and sessions that end.
 
+use super::{scenarios, support::Cluster};
 use lock_core::{FencingToken, LockFactory, LockGuard};
-use lock_etcd::EtcdBackend;
-use lock_testkit::EtcdCluster;
 use std::time::{Duration, Instant};
 use tokio::{task::block_in_place, time::sleep};
 
+scenarios! {
+    loss_of_a_server_loses_no_hold
+    former_leader_ends_no_hold
+    minority_grants_nothing
+    restart_of_the_cluster_keeps_holds_and_wakes_waiters
+    release_of_a_removed_holder_leaves_the_next_one_alone
+}
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn client(cluster: &EtcdCluster, session: u32) -> LockFactory {
-    let url = format!("{}?session={session}s", cluster.url());
-    LockFactory::new(EtcdBackend::connect(&url).await.unwrap())
+/// A client of a cluster of this many servers.
+async fn client<C: Cluster>(cluster: &C, number: usize, session: u32) -> LockFactory {
+    let hosts: Vec<_> = (0..number).map(|number| cluster.address(number).to_string()).collect();
+    LockFactory::new(C::connect(&C::url(&hosts.join(","), "shop", session)).await)
 }
 
 /// Releases the lock, whose waiter in another process has it then. Returns the waiter's guard.
@@ -27,10 +35,9 @@ async fn hand_over(guard: LockGuard, others: &LockFactory, last: FencingToken) -
 }
 
 /// Whichever server dies, is suspended or comes back, a hold continues, and the next one has a greater token.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loss_of_a_server_loses_no_hold() {
-    let cluster = block_in_place(|| EtcdCluster::start(3));
-    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+async fn loss_of_a_server_loses_no_hold<C: Cluster>() {
+    let cluster = block_in_place(|| C::start(3));
+    let (locks, others) = (client(&cluster, 3, 30).await, client(&cluster, 3, 30).await);
     let mut guard = locks.named("x").unwrap().acquire().await.unwrap();
     for round in 0..3 {
         let last = guard.fencing_token();
@@ -43,8 +50,8 @@ async fn loss_of_a_server_loses_no_hold() {
         });
         guard = hand_over(guard, if round % 2 == 0 { &others } else { &locks }, last).await;
         block_in_place(|| match round {
-            0 => cluster.restart(leader),
-            1 => cluster.restart(follower),
+            0 => cluster.restart_all(&[leader]),
+            1 => cluster.restart_all(&[follower]),
             _ => cluster.resume(leader),
         });
         assert!(guard.is_held());
@@ -54,16 +61,15 @@ async fn loss_of_a_server_loses_no_hold() {
 
 /// A leader hangs for longer than the sessions, which its successor renews. When it comes back, it ends those that it knows.
 /// The locks are not in them any more, so those that outlived the election of the successor are still held afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn former_leader_ends_no_hold() {
-    let cluster = block_in_place(|| EtcdCluster::start(3));
+async fn former_leader_ends_no_hold<C: Cluster>() {
+    let cluster = block_in_place(|| C::start(3));
     let mut held = Vec::new();
     for number in 0..30 {
-        let locks = client(&cluster, 10).await;
+        let locks = client(&cluster, 3, 10).await;
         let guard = locks.named(format!("x:{number}")).unwrap().acquire().await.unwrap();
         held.push((locks, guard));
     }
-    let others = client(&cluster, 10).await;
+    let others = client(&cluster, 3, 10).await;
     let leader = block_in_place(|| cluster.leader());
     block_in_place(|| cluster.pause(leader));
     sleep(Duration::from_secs(12)).await;
@@ -87,10 +93,9 @@ async fn former_leader_ends_no_hold() {
 }
 
 /// Without a majority, nothing is granted. A hold continues if the majority is back before its lease ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn minority_grants_nothing() {
-    let cluster = block_in_place(|| EtcdCluster::start(3));
-    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+async fn minority_grants_nothing<C: Cluster>() {
+    let cluster = block_in_place(|| C::start(3));
+    let (locks, others) = (client(&cluster, 3, 30).await, client(&cluster, 3, 30).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let last = guard.fencing_token();
     block_in_place(|| (cluster.stop(0), cluster.stop(1)));
@@ -103,14 +108,13 @@ async fn minority_grants_nothing() {
 }
 
 /// All servers are killed at once, and come back with their data.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters() {
-    let cluster = block_in_place(|| EtcdCluster::start(1));
-    let (locks, others) = (client(&cluster, 30).await, client(&cluster, 30).await);
+async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters<C: Cluster>() {
+    let cluster = block_in_place(|| C::start(1));
+    let (locks, others) = (client(&cluster, 1, 30).await, client(&cluster, 1, 30).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("x").unwrap().acquire_timeout(PATIENCE));
     sleep(Duration::from_millis(300)).await;
-    block_in_place(|| cluster.restart(0));
+    block_in_place(|| cluster.restart_all(&[0]));
     sleep(Duration::from_secs(1)).await;
     assert!(guard.is_held() && !waiting.is_finished());
     let last = guard.fencing_token();
@@ -120,10 +124,9 @@ async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters() {
 
 /// The owner of a lock is removed by hand, and its lock is granted to another process. The old holder notices, and its
 /// release leaves the new one alone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn release_of_a_removed_holder_leaves_the_next_one_alone() {
-    let cluster = block_in_place(|| EtcdCluster::start(1));
-    let (locks, others) = (client(&cluster, 6).await, client(&cluster, 6).await);
+async fn release_of_a_removed_holder_leaves_the_next_one_alone<C: Cluster>() {
+    let cluster = block_in_place(|| C::start(1));
+    let (locks, others) = (client(&cluster, 1, 6).await, client(&cluster, 1, 6).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let lock = others.named("x").unwrap();
     others.force_release(lock.name()).await.unwrap();

@@ -108,7 +108,7 @@ async fn cluster_that_is_not_there_is_unavailable() {
     locks.shutdown().await;
 }
 
-#[cfg(any(feature = "tls-ring", feature = "tls-aws-lc-rs"))]
+#[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_encrypted() {
     let folder = tempfile::tempdir().unwrap();

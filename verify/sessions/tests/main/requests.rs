@@ -1,6 +1,9 @@
 //! Requests that are lost, late, or given up.
 
-use super::support::Keys;
+use super::{
+    scenarios,
+    support::{Cluster, Keys},
+};
 use lock_core::{
     LockErrorKind, LockName, LockOptions,
     backend::{Acquired, BackendExt as _},
@@ -16,6 +19,15 @@ use std::{
 };
 use tokio::{task::block_in_place, time::sleep};
 
+scenarios! {
+    acquire_without_a_reply_leaves_no_lock
+    late_acquire_is_refused
+    hold_ends_with_the_session
+    dropped_acquires_leave_no_lock
+    late_acquire_is_refused_after_its_repeat_was_busy
+    watch_is_made_again
+}
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of late acquires in a long run; otherwise a twentieth of it.
@@ -30,19 +42,18 @@ pub(crate) fn first_with(parts: &'static [&'static [u8]]) -> impl Fn(&[u8]) -> b
     }
 }
 
-/// The first acquire of a lock: a transaction that writes its key.
-fn first_acquire() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
-    first_with(&[b"/lock/x", b"/offset"])
+/// The first acquire of the lock `x`.
+pub(crate) fn first_acquire<C: Cluster>() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
+    first_with(C::ACQUIRE)
 }
 
 /// An acquire is executed, but its reply is lost. It is undone long before its lease ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquire_without_a_reply_leaves_no_lock() {
-    let keys = Keys::new();
-    let proxy = TcpProxy::start(Keys::server());
-    let (locks, others) = (keys.through(proxy.address(), "").await, keys.locks().await);
+async fn acquire_without_a_reply_leaves_no_lock<C: Cluster>() {
+    let keys = Keys::<C>::new();
+    let proxy = TcpProxy::start(Keys::<C>::server());
+    let (locks, others) = (keys.through(proxy.address(), 40).await, keys.locks().await);
     for _ in 0..3 {
-        proxy.lose_replies(first_acquire());
+        proxy.lose_replies(first_acquire::<C>());
         let error = locks.named("x").unwrap().try_acquire().await.map(|guard| guard.is_some());
         assert!(matches!(&error, Err(error) if error.kind() != LockErrorKind::Backend), "{error:?}");
         proxy.pass();
@@ -53,17 +64,16 @@ async fn acquire_without_a_reply_leaves_no_lock() {
 }
 
 /// An acquire arrives after its client gave it up and undid it. It is refused, so the lock is free for ever.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_acquire_is_refused() {
-    let keys = Keys::new();
-    let proxy = TcpProxy::start(Keys::server());
+async fn late_acquire_is_refused<C: Cluster>() {
+    let keys = Keys::<C>::new();
+    let proxy = TcpProxy::start(Keys::<C>::server());
     let rounds = if env::var_os("LOCK_LONG").is_some() { LATE } else { LATE / 20 };
     let others = keys.locks().await;
     // A short timeout, so that many rounds fit into a session.
     let options = LockOptions::default().operation_timeout(Duration::from_millis(100));
-    let locks = keys.through(proxy.address(), "").await;
+    let locks = keys.through(proxy.address(), 40).await;
     for round in 0..rounds {
-        proxy.capture(first_acquire());
+        proxy.capture(first_acquire::<C>());
         let lock = locks.named("x").unwrap().with_options(options).unwrap();
         // It may be repeated over another connection within the call.
         let first = lock.try_acquire().await;
@@ -86,11 +96,10 @@ async fn late_acquire_is_refused() {
 
 /// A process is cut off for longer than its session. Its hold ends before the lock is granted to another one, and it can
 /// go on with a new session afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hold_ends_with_the_session() {
-    let keys = Keys::new();
-    let proxy = TcpProxy::start(Keys::server());
-    let (locks, others) = (keys.through(proxy.address(), "&session=5s").await, keys.locks().await);
+async fn hold_ends_with_the_session<C: Cluster>() {
+    let keys = Keys::<C>::new();
+    let proxy = TcpProxy::start(Keys::<C>::server());
+    let (locks, others) = (keys.through(proxy.address(), 5).await, keys.locks().await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     proxy.stall(Direction::Both);
     let newer = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();
@@ -107,9 +116,8 @@ async fn hold_ends_with_the_session() {
 }
 
 /// Calls that are dropped at any time leave no lock behind, and disturb no other call.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_acquires_leave_no_lock() {
-    let keys = Keys::new();
+async fn dropped_acquires_leave_no_lock<C: Cluster>() {
+    let keys = Keys::<C>::new();
     let (locks, others) = (keys.locks().await, keys.locks().await);
     for round in 0..60_u64 {
         let acquiring = locks.named("x").unwrap().acquire();
@@ -122,15 +130,14 @@ async fn dropped_acquires_leave_no_lock() {
 }
 
 /// An acquire is late, and its repeat finds the lock taken. After that answer, the late one is refused as well.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_acquire_is_refused_after_its_repeat_was_busy() {
-    let keys = Keys::new();
-    let proxy = TcpProxy::start(Keys::server());
+async fn late_acquire_is_refused_after_its_repeat_was_busy<C: Cluster>() {
+    let keys = Keys::<C>::new();
+    let proxy = TcpProxy::start(Keys::<C>::server());
     let (ours, theirs) = (keys.backend(proxy.address()).await, keys.store().await.backend);
     let (a, b) = (Contender::new(&ours), Contender::new(&theirs));
     let name = LockName::new("x").unwrap();
     let request = a.request(&name, LONG, next(0, None)).await;
-    proxy.capture(first_acquire());
+    proxy.capture(first_acquire::<C>());
     let late = tokio::time::timeout(PATIENCE / 6, ours.acquire(request.clone())).await;
     assert!(!matches!(late, Ok(Ok(_))), "{late:?}");
     proxy.pass();
@@ -149,11 +156,10 @@ async fn late_acquire_is_refused_after_its_repeat_was_busy() {
 }
 
 /// The stream of a waiter is cut. It watches again, and is woken by a release long before it would ask by itself.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watch_is_made_again() {
-    let keys = Keys::new();
-    let proxy = TcpProxy::start(Keys::server());
-    let (locks, others) = (keys.through(proxy.address(), "").await, keys.locks().await);
+async fn watch_is_made_again<C: Cluster>() {
+    let keys = Keys::<C>::new();
+    let proxy = TcpProxy::start(Keys::<C>::server());
+    let (locks, others) = (keys.through(proxy.address(), 40).await, keys.locks().await);
     let guard = others.named("x").unwrap().acquire().await.unwrap();
     let options = LockOptions::default().poll_interval(Duration::from_secs(600));
     let lock = locks.named("x").unwrap().with_options(options).unwrap();

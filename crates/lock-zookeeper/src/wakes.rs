@@ -1,0 +1,131 @@
+//! Wake-ups: a watch for each name for which somebody waits, on the node of its owner.
+//!
+//! Each watch is for one event, and is made again after it. Persistent watches lose the events of a reconnection
+//! (ZOOKEEPER-4698); a server reports those that a watch for one event has missed.
+
+use crate::{connection::Connection, error::failed};
+use lock_core::{
+    __private::lock,
+    LockName,
+    backend::{Applied, BackendError, BackendErrorKind, SubscriberId, WakeListener},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+use zookeeper_client::EventType;
+
+/// The pause before the next attempt to watch.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// The time limit for the answer to a subscription.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct Wakes {
+    connection: Arc<Connection>,
+    watched: Mutex<HashMap<LockName, Watched>>,
+}
+
+/// A name that is watched by a task, until this is dropped.
+#[derive(Debug)]
+struct Watched {
+    /// The server has acknowledged the watch, which has had no event.
+    is_armed: watch::Receiver<bool>,
+    task: AbortHandle,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Wakes {
+    pub(crate) fn new(connection: Arc<Connection>) -> Self {
+        Self { connection, watched: Mutex::default() }
+    }
+
+    pub(crate) fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        let watchers = &self.connection.watchers;
+        watchers.forget_gone();
+        let names: HashSet<_> = watchers.names().into_iter().collect();
+        lock(&self.watched).retain(|name, _| names.contains(name));
+        watchers.register_listener(listener)
+    }
+
+    /// Must be called in the runtime of the connection.
+    pub(crate) async fn subscribe(
+        &self,
+        subscriber: SubscriberId,
+        name: LockName,
+    ) -> Result<(), BackendError> {
+        self.connection.watchers.subscribe(subscriber, name.clone());
+        let mut is_armed = {
+            let mut watched = lock(&self.watched);
+            let watched = watched.entry(name.clone()).or_insert_with(|| {
+                let (arms, is_armed) = watch::channel(false);
+                let task = tokio::spawn(watch_owner(self.connection.clone(), name, arms));
+                Watched { is_armed, task: task.abort_handle() }
+            });
+            watched.is_armed.clone()
+        };
+        match timeout(ANSWERS_WITHIN, is_armed.wait_for(|is_armed| *is_armed)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let message = "ZooKeeper has not acknowledged a watch in time";
+                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe(&self, subscriber: SubscriberId, name: &LockName) {
+        // No other subscription comes in between.
+        let mut watched = lock(&self.watched);
+        if self.connection.watchers.unsubscribe(subscriber, name) {
+            watched.remove(name);
+        }
+    }
+}
+
+/// Watches the owner of a lock, for ever.
+async fn watch_owner(connection: Arc<Connection>, name: LockName, arms: watch::Sender<bool>) {
+    let (path, watchers) = (connection.owner(&name), &connection.watchers);
+    // The last event was a deletion, and the watch may have missed one.
+    let (mut was_deleted, mut is_stale) = (false, false);
+    loop {
+        let client = connection.client().await;
+        // It is sent now, before what the waiters send, and the server executes them in this order.
+        let asked = client.as_ref().map(|client| client.check_and_watch_stat(&path));
+        if std::mem::take(&mut was_deleted) {
+            watchers.released(&name);
+        }
+        let watched = match asked {
+            Ok(asked) => asked.await.map_err(|error| failed("watch a lock", error)),
+            Err(error) => Err(error.clone()),
+        };
+        match watched {
+            Ok((owner, event)) => {
+                if is_stale && owner.is_none() {
+                    watchers.released(&name);
+                }
+                arms.send_replace(true);
+                let event = event.changed().await;
+                arms.send_replace(false);
+                was_deleted = event.event_type == EventType::NodeDeleted;
+                is_stale = event.event_type == EventType::Session;
+            }
+            Err(error) => {
+                is_stale = true;
+                tracing::debug!(%error, "failed to watch a lock");
+                sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}

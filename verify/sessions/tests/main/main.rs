@@ -1,0 +1,30 @@
+//! Tests of the locks on real servers of etcd and ZooKeeper. The scenarios are written once for both.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod doubts;
+mod etcd_logins;
+mod faults;
+mod requests;
+mod support;
+mod zookeeper_logins;
+
+/// Makes a test of each scenario for each store.
+macro_rules! scenarios {
+    ($($(#[$meta:meta])* $name:ident)*) => {
+        mod etcd {
+            $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name::<lock_testkit::EtcdCluster>().await;
+            })*
+        }
+        mod zookeeper {
+            $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name::<lock_testkit::ZooKeeperEnsemble>().await;
+            })*
+        }
+    };
+}
+use scenarios;
