@@ -1,11 +1,15 @@
 //! Servers that form a cluster, for tests: their processes, folders and logs.
 
-use crate::process::{PATIENCE, Process, Watchdog};
+use crate::{
+    network::Network,
+    process::{PATIENCE, Process, Watchdog},
+};
 use rustix::process::Signal;
 use std::{
     env,
     fs::{self, File},
     io,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -26,6 +30,7 @@ pub(crate) struct Ensemble {
     /// A part of the log of a server whose port is taken.
     taken: &'static str,
     members: Vec<Member>,
+    network: Option<Arc<Network>>,
 }
 
 struct Member {
@@ -47,14 +52,33 @@ impl Ensemble {
         }
     }
 
-    pub(crate) fn new(name: &'static str, taken: &'static str, number: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        name: &'static str,
+        taken: &'static str,
+        number: usize,
+        network: Option<&Arc<Network>>,
+    ) -> io::Result<Self> {
         let members = (0..number).map(|_| {
             let directory =
                 tempfile::Builder::new().prefix(&format!("lock-testkit-{name}-")).tempdir_in(folder())?;
             let watchdog = Arc::new(Watchdog::new(directory.path(), "KILL"));
             Ok(Member { process: Mutex::default(), watchdog, directory })
         });
-        Ok(Self { name, taken, members: members.collect::<io::Result<_>>()? })
+        let members = members.collect::<io::Result<_>>()?;
+        Ok(Self { name, taken, members, network: network.cloned() })
+    }
+
+    /// Returns the address at which a server listens.
+    pub(crate) fn host(&self, number: usize) -> Ipv4Addr {
+        self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, |network| network.address(number))
+    }
+
+    /// Returns a command that runs the program of a server on its host.
+    pub(crate) fn command(&self, number: usize, program: &Path) -> Command {
+        match &self.network {
+            Some(network) => network.command(number, program),
+            None => Command::new(program),
+        }
     }
 
     pub(crate) fn directory(&self, number: usize) -> &Path {

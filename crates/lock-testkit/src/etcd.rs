@@ -1,12 +1,12 @@
 //! A private etcd cluster for tests.
 
-use crate::{ensemble::Ensemble, process};
+use crate::{ensemble::Ensemble, network::Network, process};
 use std::{
     env, fmt,
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
+    sync::Arc,
     time::Duration,
 };
 
@@ -39,7 +39,17 @@ impl EtcdCluster {
     #[must_use]
     #[track_caller]
     pub fn start(number: usize) -> Self {
-        Self::try_start(number, None).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start(number, None, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts a cluster of this many servers on the hosts of a network, and waits until it has a leader.
+    ///
+    /// # Panics
+    /// Panics like [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn start_in(network: &Arc<Network>, number: usize) -> Self {
+        Self::try_start(number, None, Some(network)).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a server that accepts TLS with this certificate and key as well, at its
@@ -51,16 +61,20 @@ impl EtcdCluster {
     #[track_caller]
     pub fn with_tls(certificate: &Path, key: &Path) -> Self {
         let files = (certificate.to_owned(), key.to_owned());
-        Self::try_start(1, Some(files)).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start(1, Some(files), None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_start(number: usize, tls: Option<(PathBuf, PathBuf)>) -> io::Result<Self> {
+    fn try_start(
+        number: usize,
+        tls: Option<(PathBuf, PathBuf)>,
+        network: Option<&Arc<Network>>,
+    ) -> io::Result<Self> {
         Ensemble::try_start(|| {
             let ports = (0..number).map(|_| {
                 let [client, encrypted, peer] = [(); 3].map(|()| process::free_port());
                 Ports { client, encrypted, peer }
             });
-            let ensemble = Ensemble::new("etcd", "address already in use", number)?;
+            let ensemble = Ensemble::new("etcd", "address already in use", number, network)?;
             let cluster = Self { ensemble, ports: ports.collect(), tls: tls.clone() };
             (0..number).try_for_each(|number| cluster.begin(number))?;
             cluster.wait_until_ready(0..number)?;
@@ -71,20 +85,20 @@ impl EtcdCluster {
     /// Returns a URL with all servers.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.client)).collect();
+        let hosts: Vec<_> = (0..self.ports.len()).map(|number| self.address(number).to_string()).collect();
         format!("etcd://{}", hosts.join(","))
     }
 
     /// Returns the address of a server for clients.
     #[must_use]
     pub fn address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.ports[number].client).into()
+        (self.ensemble.host(number), self.ports[number].client).into()
     }
 
     /// Returns the address of a server for clients with TLS.
     #[must_use]
     pub fn encrypted_address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.ports[number].encrypted).into()
+        (self.ensemble.host(number), self.ports[number].encrypted).into()
     }
 
     /// Sends a request to the JSON form of the API of the first server, such as `/v3/auth/enable`, and returns the answer.
@@ -164,13 +178,17 @@ impl EtcdCluster {
     }
 
     fn begin(&self, number: usize) -> io::Result<()> {
-        let (ports, url) = (&self.ports[number], |port: u16| format!("http://127.0.0.1:{port}"));
-        let peers = self.ports.iter().enumerate();
-        let peers: Vec<_> = peers.map(|(number, ports)| format!("n{number}={}", url(ports.peer))).collect();
+        let (ports, host) = (&self.ports[number], self.ensemble.host(number));
+        let url = |port: u16| format!("http://{host}:{port}");
+        let peers =
+            self.ports.iter().enumerate().map(|(number, ports)| {
+                format!("n{number}=http://{}:{}", self.ensemble.host(number), ports.peer)
+            });
+        let peers: Vec<_> = peers.collect();
         let mut listens = url(ports.client);
-        let mut command = Command::new(find()?);
+        let mut command = self.ensemble.command(number, &find()?);
         if let Some((certificate, key)) = &self.tls {
-            listens += &format!(",https://127.0.0.1:{}", ports.encrypted);
+            listens += &format!(",https://{host}:{}", ports.encrypted);
             command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
         }
         command.env("GOMAXPROCS", "2").args([

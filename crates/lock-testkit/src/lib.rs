@@ -22,6 +22,7 @@
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
 //! - [`PostgresServer`], [`MariaDbServer`], [`EtcdCluster`] and [`ZooKeeperEnsemble`] (feature `servers`): private servers
 //!   that can be stopped and restarted.
+//! - [`Network`] (feature `servers`): hosts for a cluster, between which the network can be cut.
 //! - [`PostgresPooler`] (feature `servers`): a pgbouncer in front of it.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): an adjustable wall clock for servers and other
@@ -68,6 +69,8 @@ mod history;
 mod ledger_run;
 #[cfg(all(unix, feature = "servers"))]
 mod mariadb;
+#[cfg(all(unix, feature = "servers"))]
+mod network;
 #[cfg(feature = "__planted")]
 pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
@@ -96,6 +99,8 @@ pub use history::{History, HoldKey, Violation, Window};
 pub use ledger_run::LedgerRun;
 #[cfg(all(unix, feature = "servers"))]
 pub use mariadb::MariaDbServer;
+#[cfg(all(unix, feature = "servers"))]
+pub use network::Network;
 #[cfg(all(unix, feature = "servers"))]
 pub use postgres::PostgresServer;
 #[cfg(all(unix, feature = "servers"))]

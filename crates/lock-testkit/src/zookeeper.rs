@@ -1,12 +1,12 @@
 //! A private ZooKeeper ensemble for tests.
 
-use crate::{ensemble::Ensemble, process};
+use crate::{ensemble::Ensemble, network::Network, process};
 use std::{
     env, fmt, fs,
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
+    sync::Arc,
     time::Duration,
 };
 
@@ -45,7 +45,17 @@ impl ZooKeeperEnsemble {
     #[must_use]
     #[track_caller]
     pub fn start(number: usize) -> Self {
-        Self::try_start(number, None).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start(number, None, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts an ensemble of this many servers on the hosts of a network, and waits until each answers.
+    ///
+    /// # Panics
+    /// Panics like [`start`](Self::start).
+    #[must_use]
+    #[track_caller]
+    pub fn start_in(network: &Arc<Network>, number: usize) -> Self {
+        Self::try_start(number, None, Some(network)).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a server that accepts TLS as well, with the key and the certificate in this PEM file, at its
@@ -56,16 +66,16 @@ impl ZooKeeperEnsemble {
     #[must_use]
     #[track_caller]
     pub fn with_tls(pem: &Path) -> Self {
-        Self::try_start(1, Some(pem)).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start(1, Some(pem), None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_start(number: usize, tls: Option<&Path>) -> io::Result<Self> {
+    fn try_start(number: usize, tls: Option<&Path>, network: Option<&Arc<Network>>) -> io::Result<Self> {
         Ensemble::try_start(|| {
             let ports = (0..number).map(|_| {
                 let [client, encrypted, peer, election] = [(); 4].map(|()| process::free_port());
                 Ports { client, encrypted, peer, election }
             });
-            let ensemble = Ensemble::new("zookeeper", "Address already in use", number)?;
+            let ensemble = Ensemble::new("zookeeper", "Address already in use", number, network)?;
             let ensemble = Self { ensemble, ports: ports.collect(), tls: tls.map(Path::to_owned) };
             (0..number).try_for_each(|number| ensemble.write_settings(number))?;
             (0..number).try_for_each(|number| ensemble.begin(number))?;
@@ -77,20 +87,20 @@ impl ZooKeeperEnsemble {
     /// Returns a URL with all servers.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.client)).collect();
+        let hosts: Vec<_> = (0..self.ports.len()).map(|number| self.address(number).to_string()).collect();
         format!("zookeeper://{}", hosts.join(","))
     }
 
     /// Returns the address of a server for clients.
     #[must_use]
     pub fn address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.ports[number].client).into()
+        (self.ensemble.host(number), self.ports[number].client).into()
     }
 
     /// Returns the address of a server for clients with TLS.
     #[must_use]
     pub fn encrypted_address(&self, number: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.ports[number].encrypted).into()
+        (self.ensemble.host(number), self.ports[number].encrypted).into()
     }
 
     /// Returns the number of the leader.
@@ -156,14 +166,16 @@ impl ZooKeeperEnsemble {
         fs::create_dir(folder.join("data"))?;
         fs::write(folder.join("data/myid"), number.to_string())?;
         let mut settings = format!(
-            "tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+            "tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir={}\nclientPort={}\nclientPortAddress={}\n\
              admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nmaxSessionTimeout=60000\n",
             folder.join("data").display(),
-            self.ports[number].client
+            self.ports[number].client,
+            self.ensemble.host(number)
         );
         if self.ports.len() > 1 {
             for (number, Ports { peer, election, .. }) in self.ports.iter().enumerate() {
-                settings += &format!("server.{number}=127.0.0.1:{peer}:{election}\n");
+                let host = self.ensemble.host(number);
+                settings += &format!("server.{number}={host}:{peer}:{election}\n");
             }
         }
         if let Some(pem) = &self.tls {
@@ -180,7 +192,7 @@ impl ZooKeeperEnsemble {
 
     fn begin(&self, number: usize) -> io::Result<()> {
         let classes = class_path()?;
-        let mut command = Command::new("java");
+        let mut command = self.ensemble.command(number, Path::new("java"));
         // It starts in half of the time without the compiler for long runs.
         command.args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]);
         command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]);

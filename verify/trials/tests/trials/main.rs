@@ -23,6 +23,7 @@ mod dropped;
 mod elected;
 mod endings;
 mod handed_over;
+mod isolated;
 mod killed;
 mod late;
 mod lost;
@@ -55,6 +56,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("killed_subscribers", handed_over::killed_subscribers),
     ("tokens_over_lost_data", tokens::tokens_over_lost_data),
     ("partitions", partitioned::partitions),
+    ("isolated_servers", isolated::isolated_servers),
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
     ("elections", elected::elections),
