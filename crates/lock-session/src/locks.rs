@@ -290,7 +290,8 @@ impl<S: SessionStore> AsyncBackend for SessionLocks<S> {
                     // The newest marker decides whether an earlier attempt can still be executed.
                     doubt.settle();
                     attempt.refused();
-                    return Ok(self.reply(Acquired::Busy { remaining: None }));
+                    // Its end is pushed like a release.
+                    return Ok(self.reply(Acquired::Busy { remaining: Some(Duration::MAX) }));
                 }
                 Take::Outdated(marker) => {
                     match marker {

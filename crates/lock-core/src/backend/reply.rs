@@ -49,7 +49,8 @@ pub enum Acquired {
     Reentered,
     /// Another lease holds the lock.
     Busy {
-        /// The remaining time of its lease; `None` if it is unknown, in which case the waiter retries soon.
+        /// The remaining time of its lease; `None` if it is unknown, in which case the waiter retries soon. [`Duration::MAX`] if
+        /// the store pushes its end like a release: a waiter with a subscription asks only at its `poll_interval`.
         remaining: Option<Duration>,
     },
     /// The votes of a quorum were split, so no holder is known.

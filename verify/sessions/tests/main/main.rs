@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod by_hand;
 mod conformance;
 mod doubts;
 mod etcd_logins;

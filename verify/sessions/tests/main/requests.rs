@@ -164,8 +164,7 @@ async fn watch_is_made_again<C: Cluster>() {
     let options = LockOptions::default().poll_interval(Duration::from_secs(600));
     let lock = locks.named("x").unwrap().with_options(options).unwrap();
     let waiting = tokio::spawn(lock.acquire_timeout(Duration::from_secs(600)));
-    // It asks by itself after half a second, and after 5 s more.
-    sleep(Duration::from_secs(7)).await;
+    sleep(Duration::from_secs(1)).await;
     for _ in 0..2 {
         block_in_place(|| proxy.cut());
         sleep(Duration::from_secs(1)).await;

@@ -116,6 +116,11 @@ impl<C: Cluster> Keys<C> {
         Self { place: format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed)), cluster: PhantomData }
     }
 
+    /// The node under which all those of the test are, in ZooKeeper.
+    pub(crate) fn root(&self) -> String {
+        format!("/{}", self.place)
+    }
+
     /// The address of the shared server.
     pub(crate) fn server() -> SocketAddr {
         C::shared().address(0)

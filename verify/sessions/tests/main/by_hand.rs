@@ -1,0 +1,49 @@
+//! Nodes of ZooKeeper that an operator deletes or reads by hand.
+
+use super::support::Keys;
+use lock_core::inspect::ListLimits;
+use lock_testkit::ZooKeeperEnsemble;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use zookeeper_client::Client;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Another process gets the lock. The old holder notices, and its release leaves the new one alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_owner_frees_the_lock_and_no_more() {
+    let keys = Keys::<ZooKeeperEnsemble>::new();
+    let operator = Client::connect(&Keys::<ZooKeeperEnsemble>::server().to_string()).await.unwrap();
+    let (locks, others) = (keys.locks().await, keys.locks().await);
+    for notices in [false, true] {
+        let guard = locks.named("x").unwrap().acquire().await.unwrap();
+        operator.delete(&format!("{}/lock/x/owner", keys.root()), None).await.unwrap();
+        let newer = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();
+        if notices {
+            timeout(PATIENCE, guard.lost()).await.expect("it notices");
+        }
+        assert!(!guard.release().await.unwrap().was_held());
+        sleep(Duration::from_secs(1)).await;
+        assert!(operator.check_stat(&format!("{}/lock/x/owner", keys.root())).await.unwrap().is_some());
+        assert!(newer.is_held(), "the next holder was disturbed");
+        assert!(newer.release().await.unwrap().was_held());
+    }
+}
+
+/// Strange names are single nodes, and are listed as they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_escaped() {
+    let keys = Keys::<ZooKeeperEnsemble>::new();
+    let locks = keys.locks().await;
+    let names = [".", "..", "../card", "a/b", "a%2Fb", "zookeeper", "é ü", "owner", "%", "a.b"];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(locks.named(name).unwrap().try_acquire().await.unwrap().expect("it is free"));
+    }
+    let listing = locks.list("", ListLimits::default()).await.unwrap();
+    let mut listed: Vec<_> = listing.names.iter().map(|name| name.as_str().to_owned()).collect();
+    listed.sort_unstable();
+    let mut expected = names.map(str::to_owned);
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+}
