@@ -134,7 +134,7 @@ impl fmt::Debug for LeaseId {
 /// ```
 ///
 /// Tokens can decrease in two cases: the store loses its counter *while* its clock is behind the last token; or an etcd
-/// cluster is restored from a backup or replaced, since its tokens are revisions.
+/// cluster or a ZooKeeper ensemble is restored from a backup or replaced, since its tokens count its changes.
 ///
 /// In all other stores, tokens are microseconds of the store's clock as long as it moves forward, so they keep increasing when a store loses
 /// its data. They fit an SQL `BIGINT` ([`FencingToken::as_i64`]) and are below 2⁵³ until the year 2255.

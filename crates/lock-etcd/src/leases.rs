@@ -59,13 +59,14 @@ impl SessionStore for Server {
     }
 
     async fn take(&self, session: &Session, request: &AcquireRequest) -> Result<Take<Grant>, BackendError> {
-        let (taken, renewed) = tokio::join!(self.take_once(session, request), self.renew_session(session.id));
+        let (taken, renewed) =
+            tokio::join!(self.take_once(session, request), self.ensure_session(session.id, request.duration));
         let (taken, offset) = match taken? {
             Ok(taken) => taken,
             Err(refused) => return Ok(refused),
         };
-        // The session lasts for its whole length from now on only if it was renewed under the same leader.
-        if renewed? != Some(taken.term()) {
+        // The session lasts as long as the lease only if it was renewed under the same leader.
+        if renewed? != Some(taken.term()) && self.renew_session(session.id).await? != Some(taken.term()) {
             return Err(lost_meanwhile("etcd"));
         }
         if !self.began_in(session, taken.term()) {

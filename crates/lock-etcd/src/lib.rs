@@ -51,11 +51,12 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1_500);
 /// The [store rules](lock_core::backend::Backend#contract) apply. Grants and releases are decided by a majority of the
 /// servers, and on their disks before they are reported: the loss of a minority, or a new leader, loses none.
 ///
-/// - **A process that dies keeps its locks for the session**: `?session=30s`, whatever the lease of a lock is. A lease can be
-///   shorter: it ends earlier only while its process lives. It cannot be longer. A factory without options uses
-///   leases of 30 s, or of the session if that is shorter.
-/// - **Each grant and each renewal renews the session as well**, and counts only if the same leader answered to both.
-/// - **After a change of the leader, the locks are moved to a new session**, within a third of its length: a former leader
+/// - **A process that dies keeps its locks for the session**: `?session=40s`, whatever the lease of a lock is. A lease can be
+///   shorter: it ends earlier only while its process lives. It cannot be longer, and with more
+///   than 3/4 of the session, each grant costs a renewal of the session. A factory without options uses leases of 30 s, or of
+///   the session if that is shorter.
+/// - **A grant and a renewal count only if the session was renewed in time**, under the same leader.
+/// - **After a change of the leader, the locks are moved to a new session**, within an eighth of its length: a former leader
 ///   that hung, and comes back, may end sessions that began under it, although its successor has renewed them (etcd issues
 ///   15247, 12528). etcd 3.4.31, 3.5.13 and later ignore most of such requests; connecting warns of older ones.
 /// - **A late request is refused**: each acquire compares the revision of a key of the session, the *marker*, which is
@@ -83,7 +84,7 @@ impl EtcdBackend {
     ///
     /// | parameter | default | |
     /// | --- | --- | --- |
-    /// | `session` | `30s` | the time after which the locks of a process that died are free; whole seconds, `5s` to `86400s` |
+    /// | `session` | `40s` | the time after which the locks of a process that died are free; whole seconds, `5s` to `86400s` |
     /// | `prefix` | `distlock/` | all keys begin with it |
     /// | `ca` | the system's | with `etcds://`: the file with the certificate of the authority |
     ///

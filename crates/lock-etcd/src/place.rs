@@ -6,8 +6,8 @@ use std::{path::PathBuf, time::Duration};
 
 pub(crate) const SCHEMES: &[&str] = &["etcd", "etcds"];
 
-/// The default length of the session, that of a default lease.
-const SESSION: Duration = Duration::from_secs(30);
+/// The default length of the session, which is renewed in time for a default lease of 30 s.
+const SESSION: Duration = Duration::from_secs(40);
 
 /// The least and the greatest length of a session, in seconds. With a shorter one, an election of a leader could end it; etcd
 /// refuses to serve less than about 2 s.

@@ -20,6 +20,7 @@ use lock_core::{
 use std::{
     fmt,
     sync::{Arc, Mutex, Weak},
+    time::{Duration, Instant},
 };
 use tokio::sync::Notify;
 use tonic::Status;
@@ -42,6 +43,16 @@ pub(crate) struct Server {
     pub(crate) follows: Notify,
     /// The sessions in whose place others are, until they have ended.
     pub(crate) replaced: Mutex<Vec<i64>>,
+    /// The newest renewal of the session that was answered.
+    renewed: Mutex<Option<Renewal>>,
+}
+
+#[derive(Clone, Copy)]
+struct Renewal {
+    session: i64,
+    sent: Instant,
+    /// The term of the leader that the answering server knew.
+    term: u64,
 }
 
 /// The keys of a lock.
@@ -61,6 +72,7 @@ impl Server {
             client,
             follows: Notify::new(),
             replaced: Mutex::default(),
+            renewed: Mutex::default(),
             place,
         })
     }
@@ -103,6 +115,7 @@ impl Server {
 
     pub(crate) async fn begin_session(&self) -> Result<Session, BackendError> {
         let ttl = i64::try_from(self.place.session.as_secs()).unwrap_or(i64::MAX);
+        let sent = Instant::now();
         let granted = self.client.call(GRANT, LeaseGrantRequest { ttl }).await;
         let granted: LeaseResponse = granted.named("begin a session")?;
         let id = granted.id;
@@ -110,11 +123,13 @@ impl Server {
         let marked = marked.named("begin a session")?;
         // The earlier of the two: the leader may change in between.
         let term = granted.header.unwrap_or_default().raft_term.min(marked.term());
+        *lock(&self.renewed) = Some(Renewal { session: id, sent, term });
         Ok(Session { id, marker: marked.revision(), detail: term })
     }
 
     /// Renews a session. Returns the term of the leader that the answering server knew, or `None` if the session has ended.
     pub(crate) async fn renew_session(&self, id: i64) -> Result<Option<u64>, BackendError> {
+        let sent = Instant::now();
         let renewed = async {
             let message = stream::iter([LeaseId { id }]);
             let mut answers = self.client.stream::<_, LeaseResponse>(KEEP_ALIVE, message).await?;
@@ -125,7 +140,26 @@ impl Server {
             answer
         };
         let answer = renewed.await.named("renew the session")?.ok_or_else(misunderstood)?;
-        Ok((answer.ttl > 0).then(|| answer.header.unwrap_or_default().raft_term))
+        if answer.ttl <= 0 {
+            return Ok(None);
+        }
+        let term = answer.header.unwrap_or_default().raft_term;
+        *lock(&self.renewed) = Some(Renewal { session: id, sent, term });
+        Ok(Some(term))
+    }
+
+    /// Renews a session, unless it lasts for a time from now on since its newest renewal, if the leader has not changed.
+    /// Returns the same as [`renew_session`](Self::renew_session).
+    pub(crate) async fn ensure_session(&self, id: i64, lasts: Duration) -> Result<Option<u64>, BackendError> {
+        let renewed = *lock(&self.renewed);
+        match renewed {
+            Some(renewal)
+                if renewal.session == id && renewal.sent.elapsed() + lasts <= self.place.session =>
+            {
+                Ok(Some(renewal.term))
+            }
+            _ => self.renew_session(id).await,
+        }
     }
 
     /// Ends a session, if it has not ended yet.

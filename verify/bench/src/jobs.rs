@@ -54,6 +54,10 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         Contestant::PostgresFloor => with::<contestants::PostgresFloor>(order),
         Contestant::Sqlite => with::<contestants::Sqlite>(order),
         Contestant::SqliteFloor => with::<contestants::SqliteFloor>(order),
+        Contestant::Etcd => with::<contestants::Etcd>(order),
+        Contestant::EtcdFloor => with::<contestants::EtcdFloor>(order),
+        Contestant::ZooKeeper => with::<contestants::ZooKeeper>(order),
+        Contestant::ZooKeeperFloor => with::<contestants::ZooKeeperFloor>(order),
         Contestant::TokioMutex => with::<contestants::TokioMutex>(order),
         Contestant::Layer | Contestant::LayerFloor | Contestant::Handler => serve(order),
     };

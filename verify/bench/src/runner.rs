@@ -12,7 +12,7 @@ use crate::{
     requests::Answered,
     sections::{Section, check, read, summarize},
 };
-use lock_testkit::{PostgresServer, RedisServer};
+use lock_testkit::{EtcdCluster, PostgresServer, RedisServer, ZooKeeperEnsemble};
 use serde::de::DeserializeOwned;
 use std::{path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -178,9 +178,39 @@ fn allocations(contestant: Contestant, subject: Subject) -> Result<Allocations> 
 struct Session {
     contestant: Contestant,
     servers: Vec<RedisServer>,
-    database: Option<PostgresServer>,
+    other: Option<Other>,
     client_cpus: Vec<usize>,
     records: TempDir,
+}
+
+/// A server that is no Redis.
+enum Other {
+    Postgres(PostgresServer),
+    Etcd(EtcdCluster),
+    ZooKeeper(ZooKeeperEnsemble),
+}
+
+impl Other {
+    fn start(contestant: Contestant) -> Option<Self> {
+        match contestant {
+            Contestant::Postgres | Contestant::PostgresFloor => {
+                Some(Self::Postgres(PostgresServer::with_settings(&["fsync=on"])))
+            }
+            Contestant::Etcd | Contestant::EtcdFloor => Some(Self::Etcd(EtcdCluster::start(1))),
+            Contestant::ZooKeeper | Contestant::ZooKeeperFloor => {
+                Some(Self::ZooKeeper(ZooKeeperEnsemble::start(1)))
+            }
+            _ => None,
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.url(),
+            Self::Etcd(cluster) => cluster.url(),
+            Self::ZooKeeper(ensemble) => ensemble.url(),
+        }
+    }
 }
 
 /// The answers of a job's processes.
@@ -216,9 +246,13 @@ impl Session {
                 pin(server, &[split.server])?;
             }
         }
-        let has_database = matches!(contestant, Contestant::Postgres | Contestant::PostgresFloor);
-        let database = has_database.then(|| PostgresServer::with_settings(&["fsync=on"]));
-        Ok(Self { contestant, servers, database, client_cpus, records: TempDir::new()? })
+        Ok(Self {
+            contestant,
+            servers,
+            other: Other::start(contestant),
+            client_cpus,
+            records: TempDir::new()?,
+        })
     }
 
     /// Runs the job in this many processes. All of them start measuring at the same instant, after this warm-up time.
@@ -253,8 +287,8 @@ impl Session {
     }
 
     fn url(&self) -> String {
-        if let Some(database) = &self.database {
-            return database.url();
+        if let Some(other) = &self.other {
+            return other.url();
         }
         match &self.servers[..] {
             [] if matches!(self.contestant, Contestant::Sqlite | Contestant::SqliteFloor) => {

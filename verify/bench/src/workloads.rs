@@ -42,12 +42,14 @@ pub(crate) enum Workload {
     Tower,
     /// Measure locks in PostgreSQL and in an SQLite file
     Sql,
+    /// Measure locks in etcd and in ZooKeeper
+    Clusters,
     /// Measure the growth of the cost with names and processes, and the limit of one Redis; takes minutes
     Growth,
 }
 
 impl Workload {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Uncontended,
         Self::Parallel,
         Self::Quorum,
@@ -59,12 +61,13 @@ impl Workload {
         Self::Memory,
         Self::Tower,
         Self::Sql,
+        Self::Clusters,
         Self::Growth,
     ];
 
     /// Returns the workloads of `all`. A short run skips `growth`, the last one.
     pub(crate) fn all(effort: Effort) -> &'static [Self] {
-        if effort == Effort::Quick { &Self::ALL[..11] } else { &Self::ALL }
+        if effort == Effort::Quick { &Self::ALL[..12] } else { &Self::ALL }
     }
 
     /// Returns the heading of the tables.
@@ -83,6 +86,7 @@ impl Workload {
             Self::Memory => "In memory",
             Self::Tower => "A request under a free in-memory lock",
             Self::Sql => "Databases",
+            Self::Clusters => "Stores with sessions",
             Self::Growth => "Growth, server alone on a processor",
         }
     }
@@ -100,7 +104,20 @@ impl Workload {
             Self::Held => held(effort),
             Self::Memory => memory(effort),
             Self::Tower => tower(effort),
-            Self::Sql => databases(effort),
+            Self::Sql => stores(
+                effort,
+                &[
+                    ("PostgreSQL", [Contestant::Postgres, Contestant::PostgresFloor]),
+                    ("SQLite", [Contestant::Sqlite, Contestant::SqliteFloor]),
+                ],
+            ),
+            Self::Clusters => stores(
+                effort,
+                &[
+                    ("etcd", [Contestant::Etcd, Contestant::EtcdFloor]),
+                    ("ZooKeeper", [Contestant::ZooKeeper, Contestant::ZooKeeperFloor]),
+                ],
+            ),
             Self::Growth => growth(effort),
         }
     }
@@ -407,9 +424,8 @@ fn memory(effort: Effort) -> Vec<Case> {
     ]
 }
 
-fn databases(effort: Effort) -> Vec<Case> {
-    let sqlite = [Contestant::Sqlite, Contestant::SqliteFloor];
-    let postgres = [Contestant::Postgres, Contestant::PostgresFloor];
+/// Compares each store with its floor.
+fn stores(effort: Effort, stores: &[(&str, [Contestant; 2])]) -> Vec<Case> {
     let case = |label: &str, load, processes, compared, contestants: [Contestant; 2]| Case {
         series: None,
         label: label.to_owned(),
@@ -453,7 +469,7 @@ fn databases(effort: Effort) -> Vec<Case> {
             ),
         ]
     };
-    of("PostgreSQL", postgres).into_iter().chain(of("SQLite", sqlite)).collect()
+    stores.iter().flat_map(|&(name, contestants)| of(name, contestants)).collect()
 }
 
 fn tower(effort: Effort) -> Vec<Case> {

@@ -1,5 +1,6 @@
 //! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each.
 
+mod etcd;
 mod floor;
 mod hash;
 mod ours;
@@ -7,15 +8,18 @@ mod postgres;
 #[cfg(feature = "rslock")]
 mod rslock;
 mod sqlite;
+mod zookeeper;
 
 #[cfg(feature = "rslock")]
 pub(crate) use self::rslock::Rslock;
 pub(crate) use self::{
+    etcd::{Etcd, EtcdFloor},
     floor::{Fenced, FencedRedisRs, SetNx},
     hash::{HandOff, Hash, Queue, QuorumFloor},
     ours::{Fred, FredOtel, Memory, Quorum, RedisRs, TokioMutex},
     postgres::{Postgres, PostgresFloor},
     sqlite::{Sqlite, SqliteFloor},
+    zookeeper::{ZooKeeper, ZooKeeperFloor},
 };
 
 use crate::Result;
@@ -100,6 +104,10 @@ pub(crate) enum Contestant {
     PostgresFloor,
     Sqlite,
     SqliteFloor,
+    Etcd,
+    EtcdFloor,
+    ZooKeeper,
+    ZooKeeperFloor,
     TokioMutex,
     Layer,
     LayerFloor,
@@ -130,6 +138,10 @@ impl Contestant {
             Self::PostgresFloor => "PostgreSQL floor",
             Self::Sqlite => "lock-sqlx, SQLite",
             Self::SqliteFloor => "SQLite floor",
+            Self::Etcd => "lock-etcd",
+            Self::EtcdFloor => "etcd floor",
+            Self::ZooKeeper => "lock-zookeeper",
+            Self::ZooKeeperFloor => "ZooKeeper floor",
             Self::TokioMutex => "tokio Mutex",
             Self::Layer => "lock-tower, in memory",
             Self::LayerFloor => "layer floor",
@@ -180,6 +192,18 @@ impl Contestant {
                 "one statement that takes the lock and counts a token, one that releases it, with the same durability; \
                  it polls every 2 ms; no renewal"
             }
+            Self::Etcd => "lock-core over `EtcdBackend`, one server whose disk is memory, default options",
+            Self::EtcdFloor => {
+                "one transaction that puts the key if it is not there, one that deletes it, on tonic; it polls every 2 ms; no \
+                 renewal"
+            }
+            Self::ZooKeeper => {
+                "lock-core over `ZooKeeperBackend`, one server whose disk is memory, default options"
+            }
+            Self::ZooKeeperFloor => {
+                "one transaction that counts the grant and creates the owner, one that checks the grant and deletes the \
+                 owner, on zookeeper-client; it polls every 2 ms; no renewal"
+            }
             Self::TokioMutex => {
                 "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
             }
@@ -206,6 +230,10 @@ impl Contestant {
             | Self::PostgresFloor
             | Self::Sqlite
             | Self::SqliteFloor
+            | Self::Etcd
+            | Self::EtcdFloor
+            | Self::ZooKeeper
+            | Self::ZooKeeperFloor
             | Self::TokioMutex
             | Self::Layer
             | Self::LayerFloor
