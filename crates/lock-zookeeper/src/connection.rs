@@ -1,138 +1,211 @@
-//! The connection to an ensemble, and the paths of nodes. The client has one session, and keeps it over its connections.
+//! The connection to an ensemble, and the paths of nodes.
+//!
+//! Each connection has a client, and a thread, of its own; the session continues from one to the next. The client would connect
+//! again by itself, but with pauses that grow to the length of the outage, and without end or pause if there is no route to a
+//! server. So it is ended with its thread as soon as its connection is lost, which does not close the session.
 
-use crate::{error::failed, place::Place};
+use crate::{
+    dial::{Dial, close},
+    error::failed,
+    place::Place,
+};
 use lock_core::{
     __private::lock,
-    LockError, LockName,
-    backend::{Applied, BackendError, BackendErrorKind, MissedWakes, ProcessId, SubscriptionRegistry},
+    LockError, LockName, Worker,
+    backend::{
+        Applied, BackendError, BackendErrorKind, LeaseId, MissedWakes, ProcessId, SubscriptionRegistry,
+    },
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::{
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::time::timeout;
-use zookeeper_client::{Acls, Client, Connector, CreateMode, CreateOptions, Error, SessionState};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionInfo, SessionState};
 
 /// The wait of a request for a server that is reached. It is not sent without one.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(300);
 
+/// The pause before the next attempt to connect.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// The time limit for the end of a session.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
 /// The characters that a node cannot contain, and `%`. A dot at the beginning is escaped as well.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
+
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    /// There is no session, or it has ended.
+    Unconnected,
+    /// The connection of this session is lost.
+    Lost,
+    Connected(Client),
+}
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) place: Place,
-    connector: Connector,
-    client: Mutex<Option<Client>>,
+    dial: Dial,
+    stage: watch::Sender<Stage>,
+    /// The thread of the client that is connected.
+    thread: Mutex<Option<Worker>>,
     connecting: tokio::sync::Mutex<()>,
     pub(crate) watchers: Arc<SubscriptionRegistry>,
 }
 
 impl Connection {
     pub(crate) fn new(place: Place) -> Result<Self, LockError> {
-        let connector = Client::connector()
-            .with_session_timeout(place.session)
-            .with_connection_timeout(place.answers_within())
-            .with_fail_eagerly()
-            // A lease may last longer than its process.
-            .with_detached();
-        let connector = match &place.login {
-            Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
-            None => connector,
-        };
         Ok(Self {
-            connector: match &place.ca {
-                Some(ca) => with_tls(connector, ca)?,
-                None => connector,
-            },
+            dial: Dial::new(&place)?,
             place,
-            client: Mutex::default(),
+            stage: watch::Sender::new(Stage::Unconnected),
+            thread: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             watchers: Arc::default(),
         })
     }
 
-    /// Returns a client whose session has not ended, and that reaches a server as far as is known.
+    /// Tells when the client is another one, or none.
+    pub(crate) fn stages(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+
+    /// Returns the client, which reaches a server as far as is known. Without a session, begins one.
     pub(crate) async fn client(&self) -> Result<Client, BackendError> {
-        let client = match self.current() {
-            Some(client) => client,
-            None => {
-                let _connecting = self.connecting.lock().await;
-                match self.current() {
-                    Some(client) => client,
-                    None => self.connect().await?,
-                }
-            }
+        let mut stages = self.stages();
+        let reached = timeout(CONNECTED_WITHIN, stages.wait_for(|stage| !matches!(stage, Stage::Lost)));
+        let stage = match reached.await {
+            Ok(Ok(stage)) => stage.clone(),
+            _ => return Err(self.unreached(None)),
         };
-        self.reached(&client).await?;
-        Ok(client)
-    }
-
-    /// Waits for a short time until the client reaches a server. Without one, a request would be sent with the next connection,
-    /// however late.
-    pub(crate) async fn reached(&self, client: &Client) -> Result<(), BackendError> {
-        let mut states = client.state_watcher();
-        let mut state = client.state();
-        let reached = timeout(CONNECTED_WITHIN, async {
-            while state == SessionState::Disconnected {
-                state = states.changed().await;
+        if let Stage::Connected(client) = stage {
+            return Ok(client);
+        }
+        let _connecting = self.connecting.lock().await;
+        let stage = self.stage.borrow().clone();
+        match stage {
+            Stage::Connected(client) => Ok(client),
+            Stage::Lost => Err(self.unreached(None)),
+            Stage::Unconnected => {
+                let begun = self.connect(None).await?;
+                begun.ok_or_else(|| self.unreached(Some(Error::SessionExpired)))
             }
-        });
-        reached.await.map_err(|_| self.unreached(None))
+        }
     }
 
-    fn current(&self) -> Option<Client> {
-        lock(&self.client).clone().filter(|client| !client.state().is_terminated())
-    }
-
-    async fn connect(&self) -> Result<Client, BackendError> {
-        let place = &self.place;
-        let connected = self.connector.clone().connect(&place.servers).await;
-        let client = connected.map_err(|error| match error {
-            Error::NoHosts | Error::Timeout | Error::ConnectionLoss => self.unreached(Some(error)),
-            error => failed("begin a session", error),
+    /// Connects, with a new session or this one. Returns `None` if it has ended.
+    async fn connect(&self, session: Option<SessionInfo>) -> Result<Option<Client>, BackendError> {
+        let thread = Worker::thread().map_err(|error| {
+            let message = "failed to start the thread of a connection to ZooKeeper";
+            BackendError::new(BackendErrorKind::Unavailable, Applied::No, message).with_source(error)
         })?;
+        let (dial, is_new) = (self.dial.clone(), session.is_none());
+        let connected = thread.run(async move { dial.connect(session).await }).await;
+        let connected = connected.unwrap_or(Err(Error::ConnectionLoss));
+        let client = match connected {
+            Ok(client) => client,
+            Err(Error::SessionExpired) => return Ok(None),
+            Err(error @ (Error::NoHosts | Error::Timeout | Error::ConnectionLoss)) => {
+                return Err(self.unreached(Some(error)));
+            }
+            Err(error) => return Err(failed("begin a session", error)),
+        };
         let granted = client.session_timeout();
-        if granted < place.session {
+        if granted < self.place.session {
+            // One that continues has locks, and other servers may grant it.
+            if is_new {
+                close(client).await;
+            }
             let message = format!(
-                "the servers grant a session of at most {} s: write `?session={}s`, or raise `maxSessionTimeout`",
+                "a server grants a session of at most {} s: write `?session={}s`, or raise `maxSessionTimeout` of all",
                 granted.as_secs(),
                 granted.as_secs()
             );
             return Err(BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message));
         }
-        self.wake_after_outages(&client);
-        *lock(&self.client) = Some(client.clone());
-        Ok(client)
+        *lock(&self.thread) = Some(thread);
+        self.stage.send_replace(Stage::Connected(client.clone()));
+        Ok(Some(client))
+    }
+
+    /// Connects again with the same session when a connection is lost, until the store ends. Then ends the session, unless a
+    /// lease has to last longer.
+    pub(crate) async fn keep(&self, store_ends: impl Future, has_leases: impl Fn() -> bool) {
+        let mut stages = self.stages();
+        let keeping = async {
+            loop {
+                let connected = stages.wait_for(|stage| matches!(stage, Stage::Connected(_))).await;
+                let Ok(Stage::Connected(client)) = connected.map(|stage| stage.clone()) else { return };
+                self.outlive(client).await;
+            }
+        };
+        tokio::select! {
+            () = keeping => {}
+            _ = store_ends => {}
+        }
+        let last = self.stage.send_replace(Stage::Unconnected);
+        drop(lock(&self.thread).take());
+        if let Stage::Connected(client) = last
+            && !has_leases()
+        {
+            let dial = self.dial.clone();
+            let ending = async move {
+                if let Ok(client) = dial.connect(Some(client.session().clone())).await {
+                    close(client).await;
+                }
+            };
+            if let Ok(thread) = Worker::thread() {
+                drop(timeout(ENDS_WITHIN, thread.run(ending)).await);
+            }
+        }
+    }
+
+    /// Waits until a client has lost its connection, and connects again until the session has ended.
+    async fn outlive(&self, client: Client) {
+        let mut states = client.state_watcher();
+        let mut state = client.state();
+        while state == SessionState::SyncConnected {
+            state = states.changed().await;
+        }
+        let session = client.session().clone();
+        // In this order: nobody uses a client whose thread has ended.
+        self.stage.send_replace(match state.is_terminated() {
+            true => Stage::Unconnected,
+            false => Stage::Lost,
+        });
+        drop(lock(&self.thread).take());
+        while matches!(*self.stage.borrow(), Stage::Lost) {
+            match self.connect(Some(session.clone())).await {
+                Ok(Some(_)) => {}
+                Ok(None) => drop(self.stage.send_replace(Stage::Unconnected)),
+                Err(error) => {
+                    match error.kind() {
+                        BackendErrorKind::Unavailable => {
+                            tracing::debug!(%error, "the connection to ZooKeeper is lost");
+                        }
+                        _ => tracing::warn!(%error, "the connection to ZooKeeper is lost"),
+                    }
+                    sleep(RETRY_AFTER).await;
+                }
+            }
+        }
+        self.watchers.wake_all(MissedWakes::Reconnected);
     }
 
     fn unreached(&self, error: Option<Error>) -> BackendError {
-        let message = format!("no server of {} answers as a part of a majority", self.place.servers);
+        let message =
+            format!("no server of {} answers as a part of a majority", self.place.servers.join(","));
         let unreached = BackendError::new(BackendErrorKind::Unavailable, Applied::No, message);
         match error {
             Some(error) => unreached.with_source(error),
             None => unreached,
         }
-    }
-
-    /// Wakes all waiters when a server is reached again.
-    fn wake_after_outages(&self, client: &Client) {
-        let (mut states, watchers) = (client.state_watcher(), self.watchers.clone());
-        tokio::spawn(async move {
-            loop {
-                match states.changed().await {
-                    SessionState::Disconnected => {}
-                    state => {
-                        watchers.wake_all(MissedWakes::Reconnected);
-                        if state.is_terminated() {
-                            return;
-                        }
-                    }
-                }
-            }
-        });
     }
 
     /// Returns how nodes are created: only this login may read and change them.
@@ -164,26 +237,16 @@ impl Connection {
         }
     }
 
+    /// The ephemeral node that each grant has beside the [owner](Self::owner). While it is there, the node of the lock is not
+    /// deleted, so its version does not come back.
+    pub(crate) fn grant(&self, name: &LockName, lease: LeaseId) -> String {
+        format!("{}/{lease}", self.lock(name))
+    }
+
     /// The ephemeral node that is there while the lock is held. Its data is the depth.
     pub(crate) fn owner(&self, name: &LockName) -> String {
         format!("{}/owner", self.lock(name))
     }
-}
-
-#[cfg(feature = "tls-aws-lc-rs")]
-fn with_tls(connector: Connector, ca: &Path) -> Result<Connector, LockError> {
-    // The client takes the default provider of the process, and panics if it has none and two are built in.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let pem = std::fs::read_to_string(ca)
-        .map_err(|error| LockError::invalid_url(format!("the file of `ca` cannot be read: {error}")))?;
-    let tls = zookeeper_client::TlsOptions::new().with_pem_ca(&pem);
-    let tls = tls.map_err(|_| LockError::invalid_url("the file of `ca` is no certificate in PEM"))?;
-    Ok(connector.with_tls(tls))
-}
-
-#[cfg(not(feature = "tls-aws-lc-rs"))]
-fn with_tls(_: Connector, _: &Path) -> Result<Connector, LockError> {
-    Err(LockError::invalid_url("TLS is not built in: enable the feature `tls-aws-lc-rs`"))
 }
 
 /// Returns the name of the lock of a node.

@@ -25,7 +25,7 @@ pub(crate) fn failed(what: &str, error: Error) -> BackendError {
 
 /// Returns `true` if the session has ended, and with it all that it had.
 pub(crate) fn has_ended(error: &Error) -> bool {
-    matches!(error, Error::SessionExpired | Error::ClientClosed)
+    matches!(error, Error::SessionExpired)
 }
 
 /// Returns why a transaction changed nothing: the operation that was refused, and its reason. Other errors are those of a
@@ -34,7 +34,7 @@ pub(crate) fn refused(what: &str, error: MultiWriteError) -> Result<(usize, Erro
     match error {
         MultiWriteError::OperationFailed {
             index,
-            source: source @ (Error::NoNode | Error::NodeExists | Error::BadVersion),
+            source: source @ (Error::NoNode | Error::NodeExists | Error::BadVersion | Error::NotEmpty),
         } => Ok((index, source)),
         MultiWriteError::OperationFailed { source, .. } | MultiWriteError::RequestFailed { source } => {
             Err(failed(what, source))
@@ -42,8 +42,8 @@ pub(crate) fn refused(what: &str, error: MultiWriteError) -> Result<(usize, Erro
     }
 }
 
-/// The server's answer has not the expected form.
-pub(crate) fn misunderstood() -> BackendError {
-    let message = "ZooKeeper answered with another message than expected";
-    BackendError::new(Kind::Protocol, Applied::Unknown, message)
+/// The data of the root node is not what this crate writes.
+pub(crate) fn is_foreign(root: &str) -> BackendError {
+    let message = format!("the node {root} has data of another program: write another path into the URL");
+    BackendError::new(Kind::Misconfigured, Applied::No, message)
 }

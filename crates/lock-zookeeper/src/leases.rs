@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
-    backend::{AcquireMode, AcquireRequest, BackendError, ProcessId},
+    backend::{AcquireMode, AcquireRequest, BackendError, LeaseId, ProcessId},
 };
 use lock_session::{OwnLock, SessionStore, Stored, Take};
 use std::time::Duration;
@@ -26,11 +26,13 @@ const ANY: i32 = -1;
 /// A lock's node whose version is greater is deleted with its owner, before the version overflows.
 const LAST_VERSION: i32 = i32::MAX / 2;
 
-/// A grant, by the version of the lock's node.
+/// A grant: the version of the lock's node, which does not come back while the node of the grant is there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Grant {
     version: i32,
-    /// The session of this process that has it. Once that has ended, the node may be another one with the same version.
+    /// The lease, which names the node of the grant; `None` if the lock's node has other data.
+    lease: Option<LeaseId>,
+    /// The session that has it, if it was granted to this process.
     session: Option<i64>,
 }
 
@@ -47,7 +49,7 @@ enum Form {
 
 #[async_trait]
 impl SessionStore for Server {
-    type Detail = Client;
+    type Detail = ();
     type Grant = Grant;
 
     fn name(&self) -> &'static str {
@@ -67,13 +69,14 @@ impl SessionStore for Server {
     }
 
     async fn take(&self, session: &Session, request: &AcquireRequest) -> Result<Take<Grant>, BackendError> {
-        self.connection.reached(&session.detail).await?;
         let mut form = Form::Known;
         for _ in 0..FORMS {
-            let offset = self.offset(&session.detail).await?;
-            let (at, error) = match self.acquire(session, request, offset.version, form).await {
+            let Some(client) = self.client_of(session).await? else { return Ok(Take::Outdated(None)) };
+            let offset = self.offset(&client).await?;
+            let (at, error) = match self.acquire(&client, session, request, offset.version, form).await {
                 Ok(stat) => {
-                    let grant = Grant { version: stat.version, session: Some(session.id) };
+                    let (version, lease) = (stat.version, Some(request.lease));
+                    let grant = Grant { version, lease, session: Some(session.id) };
                     let (first, last) = self.tokens(stat.mzxid, offset, reserve(request))?;
                     return Ok(Take::Taken { grant, first, last });
                 }
@@ -90,20 +93,26 @@ impl SessionStore for Server {
                     self.forget_offset();
                     form
                 }
-                (1, ..) => return Ok(Take::Outdated(self.read_marker(session).await?)),
+                (1, ..) => return Ok(Take::Outdated(self.read_marker(&client, session).await?)),
                 (2, Error::NoNode, Form::Known) => Form::Fresh,
-                (3, Error::NodeExists, Form::Known) => match self.own(session, request).await? {
+                (3, Error::NodeExists, Form::Known) => match self.own(&client, session, request).await? {
                     Some(version) => Form::Again(version),
                     None => return Ok(Take::Busy),
                 },
+                (4, Error::NodeExists, Form::Known) => {
+                    // Somebody has deleted the owner of an earlier attempt by hand.
+                    let grant = self.connection.grant(&request.name, request.lease);
+                    drop(client.delete(&grant, None).await);
+                    Form::Known
+                }
                 _ => Form::Known,
             };
         }
         Ok(Take::Outdated(Some(session.marker)))
     }
 
-    async fn raise_tokens(&self, session: &Session, floor: FencingToken) -> Result<(), BackendError> {
-        self.raise_offset(&session.detail, floor.as_i64()).await
+    async fn raise_tokens(&self, _: &Session, floor: FencingToken) -> Result<(), BackendError> {
+        self.raise_offset(&self.connection.client().await?, floor.as_i64()).await
     }
 
     async fn read(&self, name: &LockName) -> Result<Option<Stored<Grant>>, BackendError> {
@@ -114,35 +123,37 @@ impl SessionStore for Server {
             tokio::join!(client.sync(&lock), client.get_data(&owner), client.get_data(&lock));
         let read = synced.and(owner).and_then(|owner| Ok((owner, lock?)));
         match read {
-            Ok(((depth, _), (lease, stat))) => Ok(Some(Stored {
-                lease: String::from_utf8_lossy(&lease).into_owned(),
-                depth: std::str::from_utf8(&depth).ok().and_then(|depth| depth.parse().ok()).unwrap_or(1),
-                grant: Grant { version: stat.version, session: None },
-            })),
+            Ok(((depth, _), (lease, stat))) => {
+                let lease = String::from_utf8_lossy(&lease).into_owned();
+                let grant = Grant { version: stat.version, lease: LeaseId::parse(&lease), session: None };
+                let depth =
+                    std::str::from_utf8(&depth).ok().and_then(|depth| depth.parse().ok()).unwrap_or(1);
+                Ok(Some(Stored { lease, depth, grant }))
+            }
             Err(Error::NoNode) => Ok(None),
             Err(error) => Err(failed("read a lock", error)),
         }
     }
 
-    async fn delete(&self, name: &LockName, grant: Grant) -> Result<bool, BackendError> {
+    async fn delete(&self, name: &LockName, mut grant: Grant) -> Result<bool, BackendError> {
         let client = self.connection.client().await?;
         if grant.session.is_some_and(|session| session != client.session_id().0) {
             return Ok(false);
         }
-        let lock = self.connection.lock(name);
-        let mut multi = client.new_multi_writer();
-        let added = add_all([
-            multi.add_check_version(&lock, grant.version),
-            multi.add_delete(&self.connection.owner(name), None),
-            match grant.version > LAST_VERSION {
-                true => multi.add_delete(&lock, None),
-                false => Ok(()),
-            },
-        ]);
-        added.map_err(|error| failed("release a lock", error))?;
-        match multi.commit().await {
-            Ok(_) => Ok(true),
-            Err(error) => refused("release a lock", error).map(|_| false),
+        let mut has_last_version = grant.version > LAST_VERSION;
+        loop {
+            let multi = self.release(&client, name, grant, has_last_version);
+            let mut multi = multi.map_err(|error| failed("release a lock", error))?;
+            match multi.commit().await.map_err(|error| refused("release a lock", error)) {
+                Ok(_) => return Ok(true),
+                // Another grant's node is in it.
+                Err(Ok((_, Error::NotEmpty))) => has_last_version = false,
+                // The node of a grant that was just read was deleted by hand.
+                Err(Ok((2, Error::NoNode))) if grant.session.is_none() && grant.lease.is_some() => {
+                    grant.lease = None;
+                }
+                Err(refused) => return refused.map(|_| false),
+            }
         }
     }
 
@@ -152,15 +163,15 @@ impl SessionStore for Server {
         lock: &OwnLock<Grant>,
         depth: u32,
     ) -> Result<bool, BackendError> {
+        let Some(client) = self.client_of(session).await? else { return Ok(false) };
         if lock.grant.session != Some(session.id) {
             return Ok(false);
         }
-        self.connection.reached(&session.detail).await?;
-        let mut multi = session.detail.new_multi_writer();
-        let added = add_all([
-            multi.add_check_version(&self.connection.lock(&lock.name), lock.grant.version),
-            multi.add_set_data(&self.connection.owner(&lock.name), depth.to_string().as_bytes(), None),
-        ]);
+        let mut multi = client.new_multi_writer();
+        let owner = self.connection.owner(&lock.name);
+        let added = self
+            .check_grant(&mut multi, lock)
+            .and_then(|()| multi.add_set_data(&owner, depth.to_string().as_bytes(), None));
         added.map_err(|error| failed("change the depth of a lock", error))?;
         match multi.commit().await {
             Ok(_) => Ok(true),
@@ -191,13 +202,8 @@ impl SessionStore for Server {
         Ok(Some(there))
     }
 
-    async fn write_card(
-        &self,
-        session: &Session,
-        process: ProcessId,
-        card: String,
-    ) -> Result<(), BackendError> {
-        self.put_card(session, process, card.as_bytes()).await
+    async fn write_card(&self, _: &Session, process: ProcessId, card: String) -> Result<(), BackendError> {
+        self.put_card(process, card.as_bytes()).await
     }
 
     async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
@@ -218,6 +224,7 @@ impl Server {
     /// second one the marker.
     async fn acquire(
         &self,
+        client: &Client,
         session: &Session,
         request: &AcquireRequest,
         offset_version: i32,
@@ -225,13 +232,16 @@ impl Server {
     ) -> Result<zookeeper_client::Stat, MultiWriteError> {
         let connection = &self.connection;
         let (lock, owner) = (connection.lock(&request.name), connection.owner(&request.name));
-        let lease = request.lease.to_string();
+        let (grant, lease) = (connection.grant(&request.name, request.lease), request.lease.to_string());
         let marker = i32::try_from(session.marker).unwrap_or(i32::MAX);
-        let mut multi = session.detail.new_multi_writer();
+        let mut multi = client.new_multi_writer();
         multi.add_check_version(&connection.place.root, offset_version)?;
         multi.add_check_version(&connection.marker(session.id), marker)?;
         let own = |multi: &mut MultiWriter<'_>| {
-            multi.add_create(&owner, b"1", &connection.options(CreateMode::Ephemeral))
+            let ephemeral = connection.options(CreateMode::Ephemeral);
+            multi
+                .add_create(&owner, b"1", &ephemeral)
+                .and_then(|()| multi.add_create(&grant, b"", &ephemeral))
         };
         match form {
             Form::Known => {
@@ -246,6 +256,7 @@ impl Server {
             }
             Form::Again(version) => {
                 multi.add_check_version(&owner, ANY)?;
+                multi.add_check_version(&grant, ANY)?;
                 multi.add_set_data(&lock, lease.as_bytes(), Some(version))?;
             }
         }
@@ -257,9 +268,40 @@ impl Server {
         stat.ok_or_else(|| MultiWriteError::from(Error::UnexpectedError("no state of the node".to_owned())))
     }
 
+    /// Returns the transaction that deletes the owner of a grant and the node of the grant, and with its last version the lock's.
+    fn release<'c>(
+        &self,
+        client: &'c Client,
+        name: &LockName,
+        grant: Grant,
+        has_last_version: bool,
+    ) -> Result<MultiWriter<'c>, Error> {
+        let (lock, mut multi) = (self.connection.lock(name), client.new_multi_writer());
+        multi.add_check_version(&lock, grant.version)?;
+        multi.add_delete(&self.connection.owner(name), None)?;
+        if let Some(lease) = grant.lease {
+            multi.add_delete(&self.connection.grant(name, lease), None)?;
+        }
+        if has_last_version {
+            multi.add_delete(&lock, None)?;
+        }
+        Ok(multi)
+    }
+
+    /// Adds that a lock of this process is still that of its grant.
+    fn check_grant(&self, multi: &mut MultiWriter<'_>, lock: &OwnLock<Grant>) -> Result<(), Error> {
+        multi.add_check_version(&self.connection.lock(&lock.name), lock.grant.version)?;
+        multi.add_check_version(&self.connection.grant(&lock.name, lock.lease), ANY)
+    }
+
     /// Returns the version of the grant if this session has the lock for the lease.
-    async fn own(&self, session: &Session, request: &AcquireRequest) -> Result<Option<i32>, BackendError> {
-        let (client, connection) = (&session.detail, &self.connection);
+    async fn own(
+        &self,
+        client: &Client,
+        session: &Session,
+        request: &AcquireRequest,
+    ) -> Result<Option<i32>, BackendError> {
+        let connection = &self.connection;
         let (lock, owner) = (connection.lock(&request.name), connection.owner(&request.name));
         let (owner, lock) = tokio::join!(client.check_stat(&owner), client.get_data(&lock));
         let (owner, (lease, stat)) = match owner.and_then(|owner| Ok((owner, lock?))) {
@@ -279,16 +321,15 @@ impl Server {
         session: &Session,
         locks: &[OwnLock<Grant>],
     ) -> Result<Option<bool>, BackendError> {
+        let Some(client) = self.client_of(session).await? else { return Ok(None) };
         if locks.iter().any(|lock| lock.grant.session != Some(session.id)) {
             return Ok(Some(false));
         }
-        self.connection.reached(&session.detail).await?;
-        let mut multi = session.detail.new_multi_writer();
+        let mut multi = client.new_multi_writer();
         for lock in locks {
-            let added = add_all([
-                multi.add_check_version(&self.connection.lock(&lock.name), lock.grant.version),
-                multi.add_check_version(&self.connection.owner(&lock.name), ANY),
-            ]);
+            let owner = self.connection.owner(&lock.name);
+            let added =
+                self.check_grant(&mut multi, lock).and_then(|()| multi.add_check_version(&owner, ANY));
             added.map_err(|error| failed("renew locks", error))?;
         }
         match multi.commit().await {
@@ -297,10 +338,6 @@ impl Server {
             Err(error) => refused("renew locks", error).map(|_| Some(false)),
         }
     }
-}
-
-fn add_all<const N: usize>(added: [Result<(), Error>; N]) -> Result<(), Error> {
-    added.into_iter().collect()
 }
 
 fn reserve(request: &AcquireRequest) -> u32 {

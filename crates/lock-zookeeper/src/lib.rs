@@ -21,6 +21,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod connection;
+mod dial;
 mod error;
 mod leases;
 mod place;
@@ -65,7 +66,7 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 ///
 /// # Stored data
 /// Under the path of the URL, or `/distlock`, whose data is the offset of tokens: `lock/<name>`, a container with the lease of the
-/// last grant, which the servers delete when it was empty for a minute; in it `owner`, with the depth, while the lock is held;
+/// last grant, which the servers delete when it is empty; in it `owner`, with the depth, and a node named like the lease while the lock is held;
 /// `session/<id>` and `card/<process>`. Owners, markers and cards end with the session. In names, `/`, `%`, a leading dot, and all
 /// but ASCII are percent-encoded.
 ///
@@ -116,8 +117,12 @@ impl ZooKeeperBackend {
     pub fn connect_lazy(url: &str) -> Result<Self, LockError> {
         let place = Place::parse(url)?;
         let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
-        let locks = SessionLocks::new(Arc::new(Server::new(place)?));
-        Ok(Self { inner: Arc::new(locks.on(keeper)) })
+        let inner = SessionLocks::new(Arc::new(Server::new(place)?)).on(keeper);
+        let kept = inner.inner().clone();
+        let inner = inner.beside(async move |ended| {
+            kept.store().connection.keep(ended, || !kept.ends().is_empty()).await;
+        });
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 

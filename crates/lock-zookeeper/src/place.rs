@@ -16,8 +16,8 @@ const SESSIONS: (u64, u64) = (4, 24 * 60 * 60);
 /// The contents of a URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// Each server as `host:port`, or with TLS as `tcp+tls://host:port`, with commas.
-    pub(crate) servers: String,
+    /// Each server as `host:port`, or with TLS as `tcp+tls://host:port`.
+    pub(crate) servers: Vec<String>,
     /// With TLS, the file with the certificates of the authority.
     pub(crate) ca: Option<PathBuf>,
     /// The user and the password.
@@ -49,13 +49,13 @@ impl Place {
             }
         };
         let protocol = if url.has_tls { "tcp+tls://" } else { "" };
-        let servers: Vec<_> = url.hosts.iter().map(|host| format!("{protocol}{host}")).collect();
-        Ok(Self { servers: servers.join(","), ca, login: url.login, session, root })
+        let servers = url.hosts.iter().map(|host| format!("{protocol}{host}")).collect();
+        Ok(Self { servers, ca, login: url.login, session, root })
     }
 
     /// The time without an answer after which another server is tried. The client sends a ping at least twice in it.
     pub(crate) fn answers_within(&self) -> Duration {
-        self.session / 10
+        (self.session / 10).min(Duration::from_secs(2))
     }
 
     /// The longest lease: for how long the session lasts, at least, from the beginning of a request that succeeds.
@@ -69,7 +69,10 @@ impl Place {
 }
 
 fn is_path(path: &str) -> bool {
-    let is_node = |node: &str| !matches!(node, "" | "." | "..") && !node.contains(char::is_control);
+    // ZooKeeper refuses private characters, and the last ones of the first plane.
+    let is_refused =
+        |c: char| c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}');
+    let is_node = |node: &str| !matches!(node, "" | "." | "..") && !node.contains(is_refused);
     path.split('/').all(is_node) && path.split('/').next() != Some("zookeeper")
 }
 
@@ -80,21 +83,20 @@ mod tests {
     #[test]
     fn parts_are_read() {
         let place = Place::parse("zookeepers://u:p@h1,h2:9/a/b?session=10s&ca=%2Fc").unwrap();
-        assert_eq!(
-            (place.servers.as_str(), place.root.as_str()),
-            ("tcp+tls://h1:2181,tcp+tls://h2:9", "/a/b")
-        );
+        assert_eq!(place.servers, ["tcp+tls://h1:2181", "tcp+tls://h2:9"]);
+        assert_eq!(place.root, "/a/b");
         assert_eq!(
             (place.session, place.max_lease()),
             (Duration::from_secs(10), Duration::from_millis(7_500))
         );
         let plain = Place::parse("zookeeper://localhost").unwrap();
-        assert_eq!((plain.servers.as_str(), plain.root.as_str()), ("localhost:2181", "/distlock"));
+        assert_eq!((plain.servers[0].as_str(), plain.root.as_str()), ("localhost:2181", "/distlock"));
         for unusable in [
             "zookeepers://h",
             "zookeeper://h?ca=x",
             "zookeeper://h/zookeeper/config",
             "zookeeper://h/a//b",
+            "zookeeper://h/%EF%BF%BF",
             "zookeeper://h/a/..",
             "zookeeper://h?session=1s",
         ] {

@@ -2,7 +2,7 @@
 
 use crate::{
     connection::{Connection, name_of},
-    error::{failed, has_ended, misunderstood},
+    error::{failed, has_ended, is_foreign},
     place::Place,
     wakes::Wakes,
 };
@@ -24,8 +24,7 @@ use std::{
 };
 use zookeeper_client::{Client, CreateMode, Error};
 
-/// The detail of a session is its client, whose requests are executed in their order.
-pub(crate) type Session = lock_session::Session<Client>;
+pub(crate) type Session = lock_session::Session<()>;
 
 /// The tokens of a transaction. Its first one is its number (zxid) times their number, plus the offset of the store. The upper
 /// half of a zxid counts the elections of a leader, so tokens are below 2⁵³ for the first 131,072 of them.
@@ -69,19 +68,30 @@ impl Server {
         }
         let ephemeral = connection.options(CreateMode::Ephemeral);
         let marker = match client.create(&connection.marker(id), b"", &ephemeral).await {
-            Ok((stat, _)) => stat.version,
+            Ok((stat, _)) => stat,
             // It was written by an attempt that was given up.
             Err(Error::NodeExists) => {
-                client.set_data(&connection.marker(id), b"", None).await.map_err(began)?.version
+                client.set_data(&connection.marker(id), b"", None).await.map_err(began)?
             }
             Err(error) => return Err(began(error)),
         };
-        Ok(Session { id, marker: marker.into(), detail: client })
+        self.newest.fetch_max(marker.mzxid, Ordering::Relaxed);
+        Ok(Session { id, marker: marker.version.into(), detail: () })
+    }
+
+    /// Returns the client of a session, `None` if that has ended.
+    pub(crate) async fn client_of(&self, session: &Session) -> Result<Option<Client>, BackendError> {
+        let client = self.connection.client().await?;
+        Ok(Some(client).filter(|client| client.session_id().0 == session.id))
     }
 
     /// Returns the version of a marker, `None` if its session has ended.
-    pub(crate) async fn read_marker(&self, session: &Session) -> Result<Option<i64>, BackendError> {
-        match session.detail.check_stat(&self.connection.marker(session.id)).await {
+    pub(crate) async fn read_marker(
+        &self,
+        client: &Client,
+        session: &Session,
+    ) -> Result<Option<i64>, BackendError> {
+        match client.check_stat(&self.connection.marker(session.id)).await {
             Ok(stat) => Ok(stat.map(|stat| stat.version.into())),
             Err(error) if has_ended(&error) => Ok(None),
             Err(error) => Err(failed("read the marker of the session", error)),
@@ -89,8 +99,8 @@ impl Server {
     }
 
     pub(crate) async fn write_marker(&self, session: &Session) -> Result<Option<i64>, BackendError> {
-        self.connection.reached(&session.detail).await?;
-        match session.detail.set_data(&self.connection.marker(session.id), b"", None).await {
+        let Some(client) = self.client_of(session).await? else { return Ok(None) };
+        match client.set_data(&self.connection.marker(session.id), b"", None).await {
             Ok(stat) => Ok(Some(stat.version.into())),
             Err(Error::NoNode) => Ok(None),
             Err(error) if has_ended(&error) => Ok(None),
@@ -120,7 +130,7 @@ impl Server {
             b"" => Some(0),
             data => std::str::from_utf8(data).ok().and_then(|data| data.parse().ok()),
         };
-        let offset = Offset { version: stat.version, tokens: tokens.ok_or_else(misunderstood)? };
+        let offset = Offset { version: stat.version, tokens: tokens.ok_or_else(|| is_foreign(root))? };
         *lock(&self.offset) = Some(offset);
         Ok(offset)
     }
@@ -159,13 +169,8 @@ impl Server {
         }
     }
 
-    pub(crate) async fn put_card(
-        &self,
-        session: &Session,
-        process: ProcessId,
-        card: &[u8],
-    ) -> Result<(), BackendError> {
-        let (path, client) = (self.connection.card(process), &session.detail);
+    pub(crate) async fn put_card(&self, process: ProcessId, card: &[u8]) -> Result<(), BackendError> {
+        let (path, client) = (self.connection.card(process), self.connection.client().await?);
         let ephemeral = self.connection.options(CreateMode::Ephemeral);
         let written = match client.set_data(&path, card, None).await {
             Err(Error::NoNode) => client.create(&path, card, &ephemeral).await.map(drop),

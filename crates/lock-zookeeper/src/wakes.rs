@@ -1,7 +1,7 @@
 //! Wake-ups: a watch for each name for which somebody waits, on the node of its owner.
 //!
-//! Each watch is for one event, and is made again after it. Persistent watches lose the events of a reconnection
-//! (ZOOKEEPER-4698); a server reports those that a watch for one event has missed.
+//! Each watch is for one event, and is made again after it, and on each new connection. What happened in between is not
+//! missed: a watch that finds no owner wakes.
 
 use crate::{connection::Connection, error::failed};
 use lock_core::{
@@ -97,13 +97,16 @@ impl Wakes {
 /// Watches the owner of a lock, for ever.
 async fn watch_owner(connection: Arc<Connection>, name: LockName, arms: watch::Sender<bool>) {
     let (path, watchers) = (connection.owner(&name), &connection.watchers);
-    // The last event was a deletion, and the watch may have missed one.
+    // The last event was a deletion; an earlier watch may have missed one.
     let (mut was_deleted, mut is_stale) = (false, false);
     loop {
+        let mut stages = connection.stages();
         let client = connection.client().await;
-        // It is sent now, before what the waiters send, and the server executes them in this order.
+        stages.mark_unchanged();
+        // It is sent now, before the requests of the waiters, and the server executes them in this order.
         let asked = client.as_ref().map(|client| client.check_and_watch_stat(&path));
-        if std::mem::take(&mut was_deleted) {
+        let is_woken = std::mem::take(&mut was_deleted);
+        if is_woken {
             watchers.released(&name);
         }
         let watched = match asked {
@@ -112,14 +115,18 @@ async fn watch_owner(connection: Arc<Connection>, name: LockName, arms: watch::S
         };
         match watched {
             Ok((owner, event)) => {
-                if is_stale && owner.is_none() {
+                if is_stale && owner.is_none() && !is_woken {
                     watchers.released(&name);
                 }
                 arms.send_replace(true);
-                let event = event.changed().await;
+                was_deleted = tokio::select! {
+                    biased;
+                    // The client ends, and its watches with it.
+                    _ = stages.changed() => false,
+                    event = event.changed() => event.event_type == EventType::NodeDeleted,
+                };
                 arms.send_replace(false);
-                was_deleted = event.event_type == EventType::NodeDeleted;
-                is_stale = event.event_type == EventType::Session;
+                is_stale = !was_deleted;
             }
             Err(error) => {
                 is_stale = true;

@@ -5,8 +5,10 @@
 mod by_hand;
 mod conformance;
 mod doubts;
+mod elections;
 mod etcd_logins;
 mod faults;
+mod reconnections;
 mod requests;
 mod support;
 mod zookeeper_logins;
