@@ -1,6 +1,6 @@
 //! Wake-ups: a watch for each name for which somebody waits, on the node of its owner.
 //!
-//! Each watch is for one event, and is made again after it, and on each new connection. What happened in between is not
+//! Each watch is for one event, and is made again after it, and on each new connection. An event in between is not
 //! missed: a watch that finds no owner wakes.
 
 use crate::{connection::Connection, error::failed};
