@@ -33,7 +33,11 @@ impl Place {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let mut url = ServersUrl::parse(url, "etcd", 2379)?;
         let session = url.take_session(SESSIONS.0..=SESSIONS.1, SESSION)?;
-        let prefix = url.take("prefix").unwrap_or_else(|| "distlock/".to_owned());
+        let mut prefix = url.take("prefix").unwrap_or_else(|| "distlock".to_owned());
+        if !prefix.ends_with('/') {
+            // A right for `shop` would include `shop2`.
+            prefix.push('/');
+        }
         let ca = if url.has_tls { url.take("ca").map(PathBuf::from) } else { None };
         url.finish("`session`, `prefix`, and with `etcds://` `ca`")?;
         if !url.path.is_empty() {
@@ -51,7 +55,7 @@ mod tests {
 
     #[test]
     fn parts_are_read() {
-        let place = Place::parse("ETCDS://u:p%40@h1,[::1]:9/?session=10s&prefix=a%2F&ca=%2Fc").unwrap();
+        let place = Place::parse("ETCDS://u:p%40@h1,[::1]:9/?session=10s&prefix=a&ca=%2Fc").unwrap();
         assert_eq!(place.servers, ["https://h1:2379", "https://[::1]:9"]);
         assert_eq!((place.session, place.prefix.as_str()), (Duration::from_secs(10), "a/"));
         assert_eq!(place.ca, Some("/c".into()));

@@ -84,12 +84,13 @@ impl ServersUrl {
     /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) without their names: a mistyped one may be a
     /// password.
     pub fn finish(&self, known: &str) -> Result<(), LockError> {
-        match self.parameters.is_empty() {
-            true => Ok(()),
-            false => Err(LockError::invalid_url(format!(
-                "the parameters are {known}: correct or remove the others"
-            ))),
+        if self.parameters.is_empty() {
+            return Ok(());
         }
+        let has_password =
+            self.parameters.iter().any(|(key, value)| key.contains('@') || value.contains('@'));
+        let hint = if has_password { "; in a password, write `?` as `%3F`" } else { "" };
+        Err(LockError::invalid_url(format!("the parameters are {known}: correct or remove the others{hint}")))
     }
 }
 
@@ -155,6 +156,7 @@ mod tests {
             ("etcd://u:secret@h?session=1s", "from 5 to 60"),
             ("etcd://u:secret@h?pasword=secret", "correct or remove"),
             ("etcd://u:secret@h?ca=", "correct or remove"),
+            ("etcd://u:?secret@h", "as `%3F`"),
             ("etcd://u:%ffsecret@h", "UTF-8"),
         ] {
             let error = parse(url).unwrap_err().to_string();

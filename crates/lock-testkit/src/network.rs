@@ -52,6 +52,15 @@ impl Network {
             ip(Some(&namespace), &format!("addr add {address}/24 dev e0"));
             ip(Some(&namespace), "link set e0 up");
             ip(Some(&namespace), &format!("route add default via {gateway}"));
+            // Connections that were cut end after some seconds, and not after minutes or hours, in which servers with old
+            // connections would not find each other.
+            for (setting, value) in
+                [("retries2", 3), ("keepalive_time", 2), ("keepalive_intvl", 1), ("keepalive_probes", 2)]
+            {
+                let script = format!("echo {value} > /proc/sys/net/ipv4/tcp_{setting}");
+                let set = network.command(host, Path::new("sh")).args(["-c", &script]).status();
+                assert!(set.is_ok_and(|status| status.success()), "`{script}`");
+            }
         }
         network
     }

@@ -196,7 +196,7 @@ impl ZooKeeperEnsemble {
         let mut command = self.ensemble.command(number, Path::new("java"));
         // It starts in half of the time without the compiler for long runs.
         command.args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]);
-        command.args(["-Dznode.container.checkIntervalMs=300"]);
+        command.args(["-Dznode.container.checkIntervalMs=300", "-Dzookeeper.tcpKeepAlive=true"]);
         command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]);
         command.args([classes.as_str(), MAIN, "zoo.cfg"]);
         self.ensemble.begin(number, &mut command)

@@ -82,7 +82,7 @@ impl Connection {
         let reached = timeout(CONNECTED_WITHIN, stages.wait_for(|stage| !matches!(stage, Stage::Lost)));
         let stage = match reached.await {
             Ok(Ok(stage)) => stage.clone(),
-            _ => return Err(self.unreached(None)),
+            _ => return Err(self.unreached("")),
         };
         if let Stage::Connected(client) = stage {
             return Ok(client);
@@ -91,10 +91,10 @@ impl Connection {
         let stage = self.stage.borrow().clone();
         match stage {
             Stage::Connected(client) => Ok(client),
-            Stage::Lost => Err(self.unreached(None)),
+            Stage::Lost => Err(self.unreached("")),
             Stage::Unconnected => {
                 let begun = self.connect(None).await?;
-                begun.ok_or_else(|| self.unreached(Some(Error::SessionExpired)))
+                begun.ok_or_else(|| self.unreached(""))
             }
         }
     }
@@ -112,7 +112,8 @@ impl Connection {
             Ok(client) => client,
             Err(Error::SessionExpired) => return Ok(None),
             Err(error @ (Error::NoHosts | Error::Timeout | Error::ConnectionLoss)) => {
-                return Err(self.unreached(Some(error)));
+                let reason = if is_new { self.dial.reason().await } else { String::new() };
+                return Err(self.unreached(&reason).with_source(error));
             }
             Err(error) => return Err(failed("begin a session", error)),
         };
@@ -123,11 +124,18 @@ impl Connection {
                 close(client).await;
             }
             let message = format!(
-                "a server grants a session of at most {} s: write `?session={}s`, or raise `maxSessionTimeout` of all",
+                "a server grants a session of at most {} s: write `?session={}s`, or raise `maxSessionTimeout` on all servers",
                 granted.as_secs(),
                 granted.as_secs()
             );
             return Err(BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message));
+        }
+        if granted > self.place.session && is_new {
+            tracing::warn!(
+                seconds = granted.as_secs(),
+                "the servers of ZooKeeper have made the session longer (`minSessionTimeout`): the locks of a process that \
+                 died are free after that time"
+            );
         }
         *lock(&self.thread) = Some(thread);
         self.stage.send_replace(Stage::Connected(client.clone()));
@@ -180,16 +188,15 @@ impl Connection {
             false => Stage::Lost,
         });
         drop(lock(&self.thread).take());
+        tracing::warn!("the connection to ZooKeeper is lost, connecting again");
         while matches!(*self.stage.borrow(), Stage::Lost) {
             match self.connect(Some(session.clone())).await {
                 Ok(Some(_)) => {}
                 Ok(None) => drop(self.stage.send_replace(Stage::Unconnected)),
                 Err(error) => {
                     match error.kind() {
-                        BackendErrorKind::Unavailable => {
-                            tracing::debug!(%error, "the connection to ZooKeeper is lost");
-                        }
-                        _ => tracing::warn!(%error, "the connection to ZooKeeper is lost"),
+                        BackendErrorKind::Unavailable => tracing::debug!(%error, "failed to connect again"),
+                        _ => tracing::warn!(%error, "failed to connect again"),
                     }
                     sleep(RETRY_AFTER).await;
                 }
@@ -198,14 +205,9 @@ impl Connection {
         self.watchers.wake_all(MissedWakes::Reconnected);
     }
 
-    fn unreached(&self, error: Option<Error>) -> BackendError {
-        let message =
-            format!("no server of {} answers as a part of a majority", self.place.servers.join(","));
-        let unreached = BackendError::new(BackendErrorKind::Unavailable, Applied::No, message);
-        match error {
-            Some(error) => unreached.with_source(error),
-            None => unreached,
-        }
+    fn unreached(&self, reason: &str) -> BackendError {
+        let message = format!("no server of {} answers as ZooKeeper{reason}", self.place.servers.join(","));
+        BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
     }
 
     /// Returns how nodes are created: only this login may read and change them.

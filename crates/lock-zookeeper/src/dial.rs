@@ -10,8 +10,11 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::timeout;
+use tokio::{net::TcpStream, time::timeout};
 use zookeeper_client::{Client, Connector, Error, SessionInfo};
+
+/// The time limit for a connection that is only tried.
+const PROBES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The time limit for closing a session.
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
@@ -64,6 +67,17 @@ impl Dial {
             }
         }
         Err(last)
+    }
+
+    /// Says why one of the servers is not connected to, since the client does not.
+    pub(crate) async fn reason(&self) -> String {
+        let next = self.next.load(Ordering::Relaxed);
+        let server = self.servers[next % self.servers.len()].trim_start_matches("tcp+tls://");
+        match timeout(PROBES_WITHIN, TcpStream::connect(server)).await {
+            Ok(Ok(_)) => format!(": {server} accepts connections, and does not answer, or has no majority"),
+            Ok(Err(error)) => format!(": {server}: {error}"),
+            Err(_) => format!(": {server} does not answer"),
+        }
     }
 }
 

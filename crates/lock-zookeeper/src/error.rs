@@ -9,7 +9,8 @@ pub(crate) fn failed(what: &str, error: Error) -> BackendError {
         Error::NoAuth => (
             Kind::Denied,
             Applied::No,
-            ": the login of the URL needs all rights on the node of its path, and on those below",
+            ": the login of the URL, or its absence, has not all rights on the node of its path and on those below; a wrong \
+             password looks the same",
         ),
         Error::AuthFailed | Error::InvalidAcl => (Kind::Denied, Applied::No, ": the login was refused"),
         Error::Unimplemented => {

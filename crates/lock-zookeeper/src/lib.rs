@@ -44,7 +44,8 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Locks in a ZooKeeper ensemble.
 ///
-/// Created by [`connect`](Self::connect). Clones share their connection and their session.
+/// Created by [`connect`](Self::connect). Clones share their connection and their session, which ends soon after the last clone,
+/// unless the process ends first.
 ///
 /// # Guarantees
 /// The [store rules](lock_core::backend::Backend#contract) apply. Grants, renewals and releases are decided by a majority of
@@ -84,7 +85,7 @@ impl ZooKeeperBackend {
     ///
     /// | parameter | default | |
     /// | --- | --- | --- |
-    /// | `session` | `40s` | the time after which the locks of a process that died are free; whole seconds, `4s` to `86400s`, and not more than the servers grant: 20 times their `tickTime` of 2 s |
+    /// | `session` | `40s` | the time after which the locks of a process that died are free; whole seconds, `8s` to `86400s`, at least four times the `tickTime` of the servers, and not more than they grant: 20 times `tickTime`, which is 2 s by default |
     /// | `ca` | required by `zookeepers://` | the file with the certificates of the authority, in PEM |
     ///
     /// # Errors

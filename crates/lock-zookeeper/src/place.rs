@@ -10,8 +10,8 @@ pub(crate) const SCHEMES: &[&str] = &["zookeeper", "zookeepers"];
 const SESSION: Duration = Duration::from_secs(40);
 
 /// The least and the greatest length of a session, in seconds. A server grants 2 to 20 of its ticks of 2 s, unless it is set up
-/// otherwise.
-const SESSIONS: (u64, u64) = (4, 24 * 60 * 60);
+/// otherwise; [`Place::max_lease`] needs four of them.
+const SESSIONS: (u64, u64) = (8, 24 * 60 * 60);
 
 /// The contents of a URL.
 #[derive(Debug, Clone)]
@@ -98,7 +98,7 @@ mod tests {
             "zookeeper://h/a//b",
             "zookeeper://h/%EF%BF%BF",
             "zookeeper://h/a/..",
-            "zookeeper://h?session=1s",
+            "zookeeper://h?session=7s",
         ] {
             assert!(Place::parse(unusable).is_err(), "{unusable}");
         }

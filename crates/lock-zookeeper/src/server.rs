@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicI64, Ordering},
     },
 };
-use zookeeper_client::{Client, CreateMode, Error};
+use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 pub(crate) type Session = lock_session::Session<()>;
 
@@ -63,6 +63,18 @@ impl Server {
         let client = connection.client().await?;
         let began = |error| failed("begin a session", error);
         let (kept, id) = (connection.options(CreateMode::Persistent), client.session_id().0);
+        let root = &connection.place.root;
+        match client.check_stat(root).await.map_err(began)? {
+            // Another program may use it.
+            Some(_) => drop(self.read_offset(&client).await?),
+            // Parents that are missing belong to everybody.
+            None => {
+                if let Some((parent, _)) = root.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) {
+                    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                    client.mkdir(parent, &open).await.map_err(began)?;
+                }
+            }
+        }
         for folder in ["lock", "session", "card"] {
             client.mkdir(&connection.folder(folder), &kept).await.map_err(began)?;
         }

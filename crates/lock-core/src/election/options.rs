@@ -62,7 +62,8 @@ impl ElectionOptions {
 
     /// Sets the leader's lease, which the watchdog renews.
     ///
-    /// When a leader dies, another process leads within this time plus one second. A shorter lease requires more
+    /// When a leader dies, another process leads within this time plus one second; in etcd and ZooKeeper within the session, which
+    /// the URL sets. A shorter lease requires more
     /// frequent renewals, and tolerates only shorter outages of the store.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lock = self.lock.lease(lease);

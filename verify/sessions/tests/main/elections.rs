@@ -41,7 +41,7 @@ async fn scheduler_leads_with_a_ledger_elsewhere<C: Cluster>() {
     let mut nodes = Vec::new();
     for number in 0..2 {
         let proxy = TcpProxy::start(Keys::<C>::server());
-        let cron = node(keys.through(proxy.address(), 5).await, ledger.clone(), number, &starts);
+        let cron = node(keys.through(proxy.address(), 8).await, ledger.clone(), number, &starts);
         let running = cron.clone();
         nodes.push((
             cron,

@@ -145,7 +145,7 @@ async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters<C: Cluster>() {
 /// release leaves the new one alone.
 async fn release_of_a_removed_holder_leaves_the_next_one_alone<C: Cluster>() {
     let cluster = block_in_place(|| C::start(1));
-    let (locks, others) = (client(&cluster, 1, 6).await, client(&cluster, 1, 6).await);
+    let (locks, others) = (client(&cluster, 1, 8).await, client(&cluster, 1, 8).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let lock = others.named("x").unwrap();
     others.force_release(lock.name()).await.unwrap();

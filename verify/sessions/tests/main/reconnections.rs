@@ -175,7 +175,7 @@ async fn missing_route_disturbs_no_other_store() {
         let mut server = TcpStream::connect(to).await.unwrap();
         drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
     });
-    let url = <Server as Cluster>::url(&address.to_string(), "shop", 5);
+    let url = <Server as Cluster>::url(&address.to_string(), "shop", 8);
     let locks = LockFactory::new(<Server as Cluster>::connect(&url).await);
     locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
     let elsewhere = LockFactory::new(MemoryBackend::new());

@@ -103,7 +103,7 @@ async fn late_acquire_is_refused<C: Cluster>() {
 async fn hold_ends_with_the_session<C: Cluster>() {
     let keys = Keys::<C>::new();
     let proxy = TcpProxy::start(Keys::<C>::server());
-    let (locks, others) = (keys.through(proxy.address(), 5).await, keys.locks().await);
+    let (locks, others) = (keys.through(proxy.address(), 8).await, keys.locks().await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     proxy.stall(Direction::Both);
     let newer = others.named("x").unwrap().acquire_timeout(PATIENCE).await.unwrap();

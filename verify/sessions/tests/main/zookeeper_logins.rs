@@ -27,9 +27,24 @@ async fn nodes_belong_to_their_login() {
     is_usable(&format!("zookeeper://shop:secret@{address}/shop")).await;
     for other in ["", "shop:other@", "guest:secret@"] {
         let url = format!("zookeeper://{other}{address}/shop");
-        is_refused(&url, LockErrorKind::Backend, "needs all rights").await;
+        is_refused(&url, LockErrorKind::Backend, "has not all rights").await;
     }
     is_usable(&format!("zookeeper://{address}")).await;
+    // Missing parents of a path belong to everybody.
+    is_usable(&format!("zookeeper://shop:secret@{address}/team/shop")).await;
+    is_usable(&format!("zookeeper://guest:secret@{address}/team/other")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_another_program_is_refused() {
+    let ensemble = block_in_place(|| ZooKeeperEnsemble::start(1));
+    let address = ensemble.address(0).to_string();
+    let operator = zookeeper_client::Client::connect(&address).await.unwrap();
+    let kept = zookeeper_client::CreateMode::Persistent.with_acls(zookeeper_client::Acls::anyone_all());
+    operator.create("/foreign", b"data", &kept).await.unwrap();
+    let url = format!("zookeeper://{address}/foreign");
+    is_refused(&url, LockErrorKind::Backend, "write another path").await;
+    assert_eq!(operator.list_children("/foreign").await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,7 +66,7 @@ async fn servers_that_do_not_answer_are_passed_over() {
 #[tokio::test]
 async fn ensemble_that_is_not_there_is_unavailable() {
     let url = format!("zookeeper://{}", unused_address());
-    is_refused(&url, LockErrorKind::Unavailable, "no server of 127.0.0.1").await;
+    is_refused(&url, LockErrorKind::Unavailable, "Connection refused").await;
     // Nothing was sent, so there is nothing to undo.
     let locks = LockFactory::new(ZooKeeperBackend::connect_lazy(&url).unwrap());
     assert!(locks.named("x").unwrap().try_acquire().await.is_err());

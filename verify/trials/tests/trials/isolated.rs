@@ -56,7 +56,7 @@ fn inside(run: &Run) -> Vec<Figure> {
     let zookeeper = spawn(move || {
         let network = Arc::new(Network::start(78, 3));
         let ensemble = ZooKeeperEnsemble::start_in(&network, 3);
-        let url = format!("{}?session=5s", ensemble.url());
+        let url = format!("{}?session=8s", ensemble.url());
         isolate(&run, "a ZooKeeper ensemble", &network, &url, || ensemble.leader())
     });
     [etcd, zookeeper].into_iter().map(|trial| trial.join().expect("the trial passes")).collect()
@@ -94,7 +94,7 @@ fn isolate(run: &Run, what: &str, network: &Network, url: &str, leader: impl Fn(
     )
 }
 
-/// Cuts a follower off its leader, a follower off both others, or the leader off both, for a time that a session of 5 s survives
+/// Cuts a follower off its leader, a follower off both others, or the leader off both, for a time that a session survives
 /// or not.
 fn fault(round: usize, network: &Network, leader: &impl Fn() -> usize, random: &mut Stream) {
     let first = leader();

@@ -15,8 +15,9 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(2);
-/// The session in etcd and ZooKeeper, which look for ended ones every half a second.
-const SESSION: Duration = Duration::from_secs(5);
+/// The shortest sessions of etcd and ZooKeeper, which look for ended ones every half a second.
+const ETCD_SESSION: Duration = Duration::from_secs(5);
+const ZOOKEEPER_SESSION: Duration = Duration::from_secs(8);
 /// The number of processes that wait for each lock on Redis, and in a database.
 const WAITERS: usize = 20;
 const DATABASE_WAITERS: usize = 5;
@@ -27,7 +28,6 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (server, file) = (RedisServer::start(), LockFile::new());
     let ((_postgres, postgres), (_mariadb, mariadb)) = (postgres(), mariadb());
     let (etcd, zookeeper) = (EtcdCluster::start(3), ZooKeeperEnsemble::start(3));
-    let with_session = |url: String| format!("{url}?session={}s", SESSION.as_secs());
     vec![
         kills(run, "; lease 2 s", &server.url(), WAITERS, LEASE),
         kills(run, " of a lock in an SQLite file; lease 2 s", &file.url(), DATABASE_WAITERS, LEASE),
@@ -36,16 +36,16 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
         kills(
             run,
             " of a lock in an etcd cluster of three; session 5 s",
-            &with_session(etcd.url()),
+            &format!("{}?session=5s", etcd.url()),
             DATABASE_WAITERS,
-            SESSION,
+            ETCD_SESSION,
         ),
         kills(
             run,
-            " of a lock in a ZooKeeper ensemble of three; session 5 s",
-            &with_session(zookeeper.url()),
+            " of a lock in a ZooKeeper ensemble of three; session 8 s",
+            &format!("{}?session=8s", zookeeper.url()),
             DATABASE_WAITERS,
-            SESSION,
+            ZOOKEEPER_SESSION,
         ),
     ]
 }

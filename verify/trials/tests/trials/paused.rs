@@ -29,7 +29,7 @@ pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
         pauses(
             run,
             " of a lock in a ZooKeeper ensemble of three",
-            &format!("{}?session=5s", zookeeper.url()),
+            &format!("{}?session=8s", zookeeper.url()),
         ),
     ]
 }
