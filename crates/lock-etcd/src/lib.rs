@@ -113,10 +113,15 @@ impl EtcdBackend {
         let entered = keeper.handle().enter();
         let server = Arc::new(Server::new(place)?);
         drop(entered);
-        let inner = SessionLocks::new(server.clone()).on(keeper);
+        let inner = SessionLocks::new(server.clone()).on(keeper.clone());
         let kept = inner.inner().clone();
-        let inner =
-            inner.beside(async move |ended| keeping::keep(&kept, ended).await).beside(async move |ended| {
+        let inner = inner
+            .beside(async move |ended| {
+                keeping::keep(&kept, ended).await;
+                // The keeper lives until the session has ended.
+                drop(keeper);
+            })
+            .beside(async move |ended| {
                 tokio::select! {
                     () = server.wakes.watch() => {}
                     _ = ended => {}

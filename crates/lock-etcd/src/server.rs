@@ -16,11 +16,12 @@ use lock_core::{
     __private::lock,
     LockError, LockName,
     backend::{BackendError, ProcessId, SubscriberId, Subscriptions, WakeListener},
+    clock::{BootClock, Clock as _, Moment},
 };
 use std::{
     fmt,
     sync::{Arc, Mutex, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::Notify;
 use tonic::Status;
@@ -45,12 +46,14 @@ pub(crate) struct Server {
     pub(crate) replaced: Mutex<Vec<i64>>,
     /// The newest renewal of the session that was answered.
     renewed: Mutex<Option<Renewal>>,
+    /// Runs on while the machine is suspended, as the servers' clocks do.
+    clock: BootClock,
 }
 
 #[derive(Clone, Copy)]
 struct Renewal {
     session: i64,
-    sent: Instant,
+    sent: Moment,
     /// The term of the leader that the answering server knew.
     term: u64,
 }
@@ -73,6 +76,7 @@ impl Server {
             follows: Notify::new(),
             replaced: Mutex::default(),
             renewed: Mutex::default(),
+            clock: BootClock::new(),
             place,
         })
     }
@@ -115,7 +119,7 @@ impl Server {
 
     pub(crate) async fn begin_session(&self) -> Result<Session, BackendError> {
         let ttl = i64::try_from(self.place.session.as_secs()).unwrap_or(i64::MAX);
-        let sent = Instant::now();
+        let sent = self.clock.now();
         let granted = self.client.call(GRANT, LeaseGrantRequest { ttl }).await;
         let granted: LeaseResponse = granted.named("begin a session")?;
         let id = granted.id;
@@ -129,7 +133,7 @@ impl Server {
 
     /// Renews a session. Returns the term of the leader that the answering server knew, or `None` if the session has ended.
     pub(crate) async fn renew_session(&self, id: i64) -> Result<Option<u64>, BackendError> {
-        let sent = Instant::now();
+        let sent = self.clock.now();
         let renewed = async {
             let message = stream::iter([LeaseId { id }]);
             let mut answers = self.client.stream::<_, LeaseResponse>(KEEP_ALIVE, message).await?;
@@ -151,10 +155,10 @@ impl Server {
     /// Renews a session, unless it lasts for a time from now on since its newest renewal, if the leader has not changed.
     /// Returns the same as [`renew_session`](Self::renew_session).
     pub(crate) async fn ensure_session(&self, id: i64, lasts: Duration) -> Result<Option<u64>, BackendError> {
-        let renewed = *lock(&self.renewed);
+        let (renewed, now) = (*lock(&self.renewed), self.clock.now());
         match renewed {
             Some(renewal)
-                if renewal.session == id && renewal.sent.elapsed() + lasts <= self.place.session =>
+                if renewal.session == id && now.since(renewal.sent) + lasts <= self.place.session =>
             {
                 Ok(Some(renewal.term))
             }

@@ -4,11 +4,7 @@
 //! again by itself, but with pauses that grow to the length of the outage, and without end or pause if there is no route to a
 //! server. So it is ended with its thread as soon as its connection is lost, which does not close the session.
 
-use crate::{
-    dial::{Dial, close},
-    error::failed,
-    place::Place,
-};
+use crate::{dial::Dial, error::failed, place::Place};
 use lock_core::{
     __private::lock,
     LockError, LockName, Worker,
@@ -19,7 +15,7 @@ use lock_core::{
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::watch,
@@ -55,7 +51,8 @@ pub(crate) struct Connection {
     stage: watch::Sender<Stage>,
     /// The thread of the client that is connected.
     thread: Mutex<Option<Worker>>,
-    connecting: tokio::sync::Mutex<()>,
+    /// The time of the last attempt to begin a session, if it has failed.
+    connecting: tokio::sync::Mutex<Option<Instant>>,
     pub(crate) watchers: Arc<SubscriptionRegistry>,
 }
 
@@ -87,13 +84,19 @@ impl Connection {
         if let Stage::Connected(client) = stage {
             return Ok(client);
         }
-        let _connecting = self.connecting.lock().await;
+        let mut failed = self.connecting.lock().await;
         let stage = self.stage.borrow().clone();
         match stage {
             Stage::Connected(client) => Ok(client),
             Stage::Lost => Err(self.unreached("")),
             Stage::Unconnected => {
-                let begun = self.connect(None).await?;
+                // Many may ask at the same time.
+                if failed.is_some_and(|failed| failed.elapsed() < RETRY_AFTER) {
+                    return Err(self.unreached(""));
+                }
+                let begun = self.connect(None).await;
+                *failed = begun.is_err().then(Instant::now);
+                let begun = begun?;
                 begun.ok_or_else(|| self.unreached(""))
             }
         }
@@ -121,7 +124,7 @@ impl Connection {
         if granted < self.place.session {
             // One that continues has locks, and other servers may grant it.
             if is_new {
-                close(client).await;
+                self.close(client.session().clone()).await;
             }
             let message = format!(
                 "a server grants a session of at most {} s: write `?session={}s`, or raise `maxSessionTimeout` on all servers",
@@ -162,20 +165,20 @@ impl Connection {
         if let Stage::Connected(client) = last
             && !has_leases()
         {
-            let dial = self.dial.clone();
-            let ending = async move {
-                if let Ok(client) = dial.connect(Some(client.session().clone())).await {
-                    close(client).await;
-                }
-            };
-            if let Ok(thread) = Worker::thread() {
-                drop(timeout(ENDS_WITHIN, thread.run(ending)).await);
-            }
+            self.close(client.session().clone()).await;
+        }
+    }
+
+    async fn close(&self, session: SessionInfo) {
+        let dial = self.dial.clone();
+        if let Ok(thread) = Worker::thread() {
+            drop(timeout(ENDS_WITHIN, thread.run(async move { dial.close(session).await })).await);
         }
     }
 
     /// Waits until a client has lost its connection, and connects again until the session has ended.
     async fn outlive(&self, client: Client) {
+        let begun = Instant::now();
         let mut states = client.state_watcher();
         let mut state = client.state();
         while state == SessionState::SyncConnected {
@@ -189,10 +192,22 @@ impl Connection {
         });
         drop(lock(&self.thread).take());
         tracing::warn!("the connection to ZooKeeper is lost, connecting again");
+        let lost = Instant::now();
+        if begun.elapsed() < RETRY_AFTER {
+            sleep(RETRY_AFTER).await;
+        }
         while matches!(*self.stage.borrow(), Stage::Lost) {
             match self.connect(Some(session.clone())).await {
                 Ok(Some(_)) => {}
                 Ok(None) => drop(self.stage.send_replace(Stage::Unconnected)),
+                // All servers grant less than before. Nothing is held any more.
+                Err(error)
+                    if error.kind() == BackendErrorKind::Misconfigured
+                        && lost.elapsed() > self.place.session =>
+                {
+                    self.close(session.clone()).await;
+                    self.stage.send_replace(Stage::Unconnected);
+                }
                 Err(error) => {
                     match error.kind() {
                         BackendErrorKind::Unavailable => tracing::debug!(%error, "failed to connect again"),

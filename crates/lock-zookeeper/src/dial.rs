@@ -51,15 +51,35 @@ impl Dial {
         })
     }
 
-    /// Connects to the first server that answers, with a new session or this one. The tasks of the client run where this does.
+    /// Connects to the first server that answers, with a new session or this one, which outlives the client. The tasks of the
+    /// client run where this does.
     pub(crate) async fn connect(&self, session: Option<SessionInfo>) -> Result<Client, Error> {
+        self.connect_with(&self.connector.clone().with_detached(), session).await
+    }
+
+    /// Ends a session. A failed attempt leaves it to the servers.
+    pub(crate) async fn close(&self, session: SessionInfo) {
+        if let Ok(client) = self.connect_with(&self.connector, Some(session)).await {
+            let mut states = client.state_watcher();
+            // It closes its session when it has no clones.
+            drop(client);
+            let closed = async { while !states.changed().await.is_terminated() {} };
+            drop(timeout(CLOSES_WITHIN, closed).await);
+        }
+    }
+
+    async fn connect_with(
+        &self,
+        connector: &Connector,
+        session: Option<SessionInfo>,
+    ) -> Result<Client, Error> {
         let mut last = Error::NoHosts;
         for _ in 0..self.servers.len() {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             let server = &self.servers[next % self.servers.len()];
             let connector = match &session {
-                Some(session) => self.connector.clone().with_session(session.clone()),
-                None => self.connector.clone(),
+                Some(session) => connector.clone().with_session(session.clone()),
+                None => connector.clone(),
             };
             match connector.connect(server).await {
                 Err(error) if !matches!(error, Error::SessionExpired | Error::AuthFailed) => last = error,
@@ -79,14 +99,6 @@ impl Dial {
             Err(_) => format!(": {server} does not answer"),
         }
     }
-}
-
-/// Closes the session of a client that has no clones.
-pub(crate) async fn close(client: Client) {
-    let mut states = client.state_watcher();
-    drop(client);
-    let closed = async { while !states.changed().await.is_terminated() {} };
-    drop(timeout(CLOSES_WITHIN, closed).await);
 }
 
 #[cfg(feature = "tls-aws-lc-rs")]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
-    backend::{AcquireMode, AcquireRequest, BackendError, LeaseId, ProcessId},
+    backend::{AcquireMode, AcquireRequest, Applied, BackendError, BackendErrorKind, LeaseId, ProcessId},
 };
 use lock_session::{OwnLock, SessionStore, Stored, Take};
 use std::time::Duration;
@@ -99,6 +99,8 @@ impl SessionStore for Server {
                     Some(version) => Form::Again(version),
                     None => return Ok(Take::Busy),
                 },
+                // The node of the grant was deleted by hand. The lock is that of nobody until its owner is deleted as well.
+                (3, Error::NoNode, Form::Again(_)) => return Ok(Take::Busy),
                 (4, Error::NodeExists, Form::Known) => {
                     // Somebody has deleted the owner of an earlier attempt by hand.
                     let grant = self.connection.grant(&request.name, request.lease);
@@ -108,7 +110,8 @@ impl SessionStore for Server {
                 _ => Form::Known,
             };
         }
-        Ok(Take::Outdated(Some(session.marker)))
+        let message = "others change the lock again and again: try again";
+        Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
     }
 
     async fn raise_tokens(&self, _: &Session, floor: FencingToken) -> Result<(), BackendError> {
@@ -135,7 +138,7 @@ impl SessionStore for Server {
         }
     }
 
-    async fn delete(&self, name: &LockName, mut grant: Grant) -> Result<bool, BackendError> {
+    async fn delete(&self, name: &LockName, grant: Grant) -> Result<bool, BackendError> {
         let client = self.connection.client().await?;
         if grant.session.is_some_and(|session| session != client.session_id().0) {
             return Ok(false);
@@ -148,9 +151,12 @@ impl SessionStore for Server {
                 Ok(_) => return Ok(true),
                 // Another grant's node is in it.
                 Err(Ok((_, Error::NotEmpty))) => has_last_version = false,
-                // The node of a grant that was just read was deleted by hand.
-                Err(Ok((2, Error::NoNode))) if grant.session.is_none() && grant.lease.is_some() => {
-                    grant.lease = None;
+                // The owner was deleted by hand.
+                Err(Ok((1, Error::NoNode))) if grant.session.is_some() => {
+                    if let Some(lease) = grant.lease {
+                        drop(client.delete(&self.connection.grant(name, lease), None).await);
+                    }
+                    return Ok(false);
                 }
                 Err(refused) => return refused.map(|_| false),
             }

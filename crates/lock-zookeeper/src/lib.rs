@@ -118,10 +118,12 @@ impl ZooKeeperBackend {
     pub fn connect_lazy(url: &str) -> Result<Self, LockError> {
         let place = Place::parse(url)?;
         let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
-        let inner = SessionLocks::new(Arc::new(Server::new(place)?)).on(keeper);
+        let inner = SessionLocks::new(Arc::new(Server::new(place)?)).on(keeper.clone());
         let kept = inner.inner().clone();
         let inner = inner.beside(async move |ended| {
             kept.store().connection.keep(ended, || !kept.ends().is_empty()).await;
+            // The keeper lives until the session has ended.
+            drop(keeper);
         });
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -55,8 +55,12 @@ impl Wakes {
     pub(crate) fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         let watchers = &self.connection.watchers;
         watchers.forget_gone();
-        let names: HashSet<_> = watchers.names().into_iter().collect();
-        lock(&self.watched).retain(|name, _| names.contains(name));
+        {
+            // Locked first: a name is subscribed before it is watched.
+            let mut watched = lock(&self.watched);
+            let names: HashSet<_> = watchers.names().into_iter().collect();
+            watched.retain(|name, _| names.contains(name));
+        }
         watchers.register_listener(listener)
     }
 

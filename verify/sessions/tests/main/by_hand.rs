@@ -3,7 +3,7 @@
 use super::support::Keys;
 use lock_core::inspect::ListLimits;
 use lock_testkit::ZooKeeperEnsemble;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
@@ -27,6 +27,22 @@ async fn deleted_owner_frees_the_lock_and_no_more() {
         assert!(operator.check_stat(&format!("{}/lock/x/owner", keys.root())).await.unwrap().is_some());
         assert!(newer.is_held(), "the next holder was disturbed");
         assert!(newer.release().await.unwrap().was_held());
+    }
+}
+
+/// The owner is deleted, and nobody else acquires. The release of its holder leaves no node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_after_a_deleted_owner_leaves_no_node() {
+    let keys = Keys::<ZooKeeperEnsemble>::new();
+    let operator = Client::connect(&Keys::<ZooKeeperEnsemble>::server().to_string()).await.unwrap();
+    let guard = keys.locks().await.named("x").unwrap().acquire().await.unwrap();
+    operator.delete(&format!("{}/lock/x/owner", keys.root()), None).await.unwrap();
+    assert!(!guard.release().await.unwrap().was_held());
+    let begun = Instant::now();
+    while operator.list_children(&format!("{}/lock/x", keys.root())).await.is_ok_and(|left| !left.is_empty())
+    {
+        assert!(begun.elapsed() < PATIENCE, "the node of the grant is left");
+        sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -11,11 +11,18 @@ use lock_testkit::{
 };
 use std::{
     env,
+    net::SocketAddr,
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    sync::Notify,
     task::block_in_place,
     time::{sleep, timeout},
 };
@@ -185,4 +192,87 @@ async fn missing_route_disturbs_no_other_store() {
     ip("addr del 10.77.0.1/32 dev lo");
     sleep(Duration::from_secs(14)).await;
     assert!(guard.is_held());
+}
+
+/// A proxy that lowers the length of the session in each answer to a connection while it is told to. Returns its address, and
+/// what cuts its connections.
+async fn granting_less(to: SocketAddr, is_less: Arc<AtomicBool>) -> (SocketAddr, Arc<Notify>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, cuts) = (listener.local_addr().unwrap(), Arc::new(Notify::new()));
+    let cut = cuts.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let (is_less, cut) = (is_less.clone(), cut.clone());
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(to).await.unwrap();
+                let ((mut asks, mut hears), (mut answers, mut is_asked)) = (client.split(), server.split());
+                let back = async {
+                    // The length of the message, and the version of the protocol; then that of the session.
+                    let mut head = [0; 12];
+                    answers.read_exact(&mut head).await?;
+                    if is_less.load(Ordering::SeqCst) {
+                        head[8..].copy_from_slice(&4_000_i32.to_be_bytes());
+                    }
+                    hears.write_all(&head).await?;
+                    tokio::io::copy(&mut answers, &mut hears).await
+                };
+                tokio::select! {
+                    _ = tokio::io::copy(&mut asks, &mut is_asked) => {}
+                    _ = back => {}
+                    () = cut.notified() => {}
+                }
+            });
+        }
+    });
+    (address, cuts)
+}
+
+/// For a while, the servers grant shorter sessions than before. The session is not closed, and continues afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shorter_sessions_of_a_server_close_none() {
+    let (keys, is_less) = (Keys::<Server>::new(), Arc::new(AtomicBool::new(false)));
+    let (address, cuts) = granting_less(Keys::<Server>::server(), is_less.clone()).await;
+    let locks = keys.through(address, 40).await;
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    is_less.store(true, Ordering::SeqCst);
+    cuts.notify_waiters();
+    let theirs = keys.store().await.backend;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert!(held(&theirs, &x()).await.is_some(), "the session was closed");
+        sleep(Duration::from_millis(10)).await;
+    }
+    is_less.store(false, Ordering::SeqCst);
+    assert!(guard.is_held() && guard.release().await.unwrap().was_held());
+}
+
+/// A forced release is late: the holder that was seen has released, its node was deleted, and another process has the lock by a
+/// grant with the same version.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_forced_release_leaves_another_holder_alone() {
+    let keys = Keys::<Server>::new();
+    let proxy = TcpProxy::start(Keys::<Server>::server());
+    let forcing = keys.through(proxy.address(), 40).await;
+    let theirs = keys.store().await.backend;
+    let (a, b) = (Contender::new(&theirs), Contender::new(&theirs));
+    a.take(&x(), LONG).await;
+    let (grant, was_seen) = (format!("/lock/x/{}", a.lease()).into_bytes(), Arc::new(AtomicBool::new(false)));
+    let seen = was_seen.clone();
+    proxy.capture(move |bytes| {
+        // Only its transaction names the node of the grant.
+        if bytes.windows(grant.len()).any(|part| part == grant) && !seen.swap(true, Ordering::SeqCst) {
+            std::thread::sleep(SWEPT);
+        }
+        false
+    });
+    let forced = tokio::spawn(async move { forcing.force_release(&x()).await });
+    while !was_seen.load(Ordering::SeqCst) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    a.free(&x()).await;
+    sleep(SWEPT * 2 / 3).await;
+    b.take(&x(), LONG).await;
+    drop(forced.await.unwrap());
+    assert!(held(&theirs, &x()).await.is_some(), "it was freed");
 }
