@@ -156,7 +156,7 @@ mod tests {
             ("etcd://u:secret@h?session=1s", "from 5 to 60"),
             ("etcd://u:secret@h?pasword=secret", "correct or remove"),
             ("etcd://u:secret@h?ca=", "correct or remove"),
-            ("etcd://u:?secret@h", "as `%3F`"),
+            ("etcd://u:1?secret@h", "as `%3F`"),
             ("etcd://u:%ffsecret@h", "UTF-8"),
         ] {
             let error = parse(url).unwrap_err().to_string();
