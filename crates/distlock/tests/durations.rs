@@ -207,9 +207,11 @@ cases! { REAL: |d|
 const PANICS: [&str; 2] = ["LockLayer::wait", "LockLayer::max_hold"];
 
 /// Functions that are not called here, and why.
-const NOT_CALLED: [(&str, &str); 6] = [
+const NOT_CALLED: [(&str, &str); 8] = [
     ("Harness::pass", "waits for that time"),
     ("LedgerHarness::pass", "waits for that time"),
+    ("ServersUrl::take_session", "returns the default as it is"),
+    ("SessionLocks::write_card", "ignores it: cards end with the session"),
     ("Contender::must_last", "an assertion"),
     ("Contender::take", "asserts a grant"),
     ("Contender::take_with", "asserts a grant"),
