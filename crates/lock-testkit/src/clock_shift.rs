@@ -1,4 +1,4 @@
-//! An adjustable wall clock for running processes.
+//! Adjustable clocks for running processes.
 
 use std::{
     env, fs,
@@ -6,6 +6,7 @@ use std::{
     path::Path,
     process::Command,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -16,7 +17,7 @@ static LIBRARY: LazyLock<TempDir> = LazyLock::new(compile);
 /// offset from the real one. Clones share the offset.
 ///
 /// Affects programs that read the time through libc, such as Redis, the databases and Rust's `SystemTime`.
-/// Monotonic clocks are not affected.
+/// Monotonic clocks are not affected, unless the process is [suspended](Self::suspended).
 #[derive(Debug, Clone)]
 pub struct ClockShift {
     directory: Arc<TempDir>,
@@ -31,7 +32,8 @@ impl ClockShift {
     pub fn new() -> Self {
         let directory = folder();
         let this = Self { directory: Arc::new(directory) };
-        this.set_micros(0);
+        this.write(0, 0);
+        this.suspended(Duration::ZERO);
         this
     }
 
@@ -40,19 +42,28 @@ impl ClockShift {
     /// # Panics
     /// Panics if the clock's file no longer exists.
     pub fn set(&self, seconds: i64) {
-        self.set_micros(seconds * 1_000_000);
+        self.write(0, seconds * 1_000_000);
     }
 
-    fn set_micros(&self, micros: i64) {
-        use std::io::Write;
+    /// Holds the monotonic clock back by this time, for which the machine of the process was suspended so far. The boot-time
+    /// clock runs on. Stop the process meanwhile.
+    ///
+    /// # Panics
+    /// Panics if the clock's file no longer exists.
+    pub fn suspended(&self, time: Duration) {
+        self.write(8, i64::try_from(time.as_micros()).expect("a short time"));
+    }
+
+    fn write(&self, at: u64, micros: i64) {
+        use std::os::unix::fs::FileExt as _;
         // Write in place: the processes have mapped this file.
-        let mut file = fs::OpenOptions::new()
+        let file = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .open(self.directory.path().join("offset"))
             .expect("failed to open the offset file");
-        file.write_all(&micros.to_ne_bytes()).expect("failed to write the offset file");
+        file.write_all_at(&micros.to_ne_bytes(), at).expect("failed to write the offset file");
     }
 
     /// Makes the process started by `command` use this clock.

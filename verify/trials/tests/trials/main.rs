@@ -50,6 +50,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("killed_chains", chains::killed_chains),
     ("bypassed_waiters", bypassed::bypassed_waiters),
     ("paused_holders", paused::paused_holders),
+    ("suspended_machines", paused::suspended_machines),
     ("dropped_acquires", dropped::dropped_acquires),
     ("lost_replies", lost::lost_replies),
     ("late_acquires", late::late_acquires),

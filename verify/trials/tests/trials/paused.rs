@@ -1,14 +1,15 @@
-//! The holder is suspended (`SIGSTOP`) for three leases with an unfinished write.
+//! The holder is suspended (`SIGSTOP`) for three leases with an unfinished write; or its machine is, before it acquires.
 
 use crate::{
     figure::{Figure, Run},
     stage::{Bench, LockFile, Referee, mariadb, on_a_runtime, postgres},
+    support::command,
 };
-use lock_testkit::{EtcdCluster, RedisServer, ZooKeeperEnsemble};
+use lock_testkit::{ClockShift, EtcdCluster, RedisServer, ZooKeeperEnsemble};
 use lock_trials::{
     fenced::FencedTable,
     line::{Order, now},
-    process::at_once,
+    process::{Process, at_once},
 };
 use std::{thread::sleep, time::Duration};
 
@@ -50,6 +51,56 @@ fn pauses(run: &Run, which: &str, url: &str) -> Figure {
         "it notices the loss first; no stale write, no overlap",
         format!("0 unaware, 0 stale writes accepted, 0 overlaps in {windows} holds"),
     )
+}
+
+/// The machine of a process is suspended for almost a session. The process then acquires at once.
+pub(crate) fn suspended_machines(run: &Run) -> Vec<Figure> {
+    let (etcd, zookeeper) = (EtcdCluster::start(1), ZooKeeperEnsemble::start(1));
+    vec![
+        suspensions(run, "etcd", &format!("{}?session=8s", etcd.url())),
+        suspensions(run, "ZooKeeper", &format!("{}?session=8s", zookeeper.url())),
+    ]
+}
+
+fn suspensions(run: &Run, which: &str, url: &str) -> Figure {
+    let (rounds, referee) = (run.times(1, 10), Referee::appears());
+    for round in 0..rounds {
+        let (url, bench) = (url.to_owned(), referee.bench());
+        at_once(AT_ONCE, move |case| a_suspension(&url, bench, &format!("suspended:{round}:{case}")));
+    }
+    let (windows, violations) = referee.judges();
+    assert_eq!(violations, Vec::<String>::new());
+    Figure::new(
+        format!("machine suspended for 7.2 s of a session of 8 s in {which}; its process then acquires"),
+        rounds * AT_ONCE,
+        "the session lasts as long as the lease: no overlap",
+        format!("0 overlaps in {windows} holds"),
+    )
+}
+
+fn a_suspension(url: &str, bench: Bench, lock: &str) {
+    const SUSPENDED: Duration = Duration::from_millis(7_200);
+    let (lease_ms, clock) = (5_000, ClockShift::new());
+    let mut command = command(url, lease_ms, &["--referee", &bench.address().to_string(), "hold", lock]);
+    clock.give_to(&mut command);
+    let mut first = Process::start(&mut command);
+    first.expect("held");
+    first.tell(&Order::Release);
+    first.expect("released");
+
+    first.pause();
+    sleep(SUSPENDED);
+    clock.suspended(SUSPENDED);
+    // The first order that it reads.
+    first.tell(&Order::Acquire);
+    first.resume();
+    first.expect("held");
+    let mut other = bench.watches(url, lease_ms, &["hold", lock]);
+    // Longer than what was left of the session.
+    sleep(Duration::from_secs(3));
+    first.tell(&Order::Release);
+    first.expect("released");
+    other.expect("held");
 }
 
 fn a_pause(url: &str, bench: Bench, lock: &str) {
