@@ -4,6 +4,7 @@ use crate::{
     client::Named as _,
     error::{has_no_lease, misunderstood},
     server::{Server, Session},
+    wakes::Wakes,
     wire::{RangeRequest, Request, Target, TxnResponse, delete, get, is, put},
 };
 use async_trait::async_trait;
@@ -32,6 +33,11 @@ pub(crate) struct Grant {
 impl SessionStore for Server {
     type Detail = u64;
     type Grant = Grant;
+    type Wakes = Wakes;
+
+    fn wakes(&self) -> &Wakes {
+        &self.wakes
+    }
 
     fn name(&self) -> &'static str {
         "etcd"

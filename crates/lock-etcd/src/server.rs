@@ -10,17 +10,16 @@ use crate::{
         TxnRequest, TxnResponse, get, put,
     },
 };
-use async_trait::async_trait;
 use futures_util::stream;
 use lock_core::{
     __private::lock,
     LockError, LockName,
-    backend::{BackendError, ProcessId, SubscriberId, Subscriptions, WakeListener},
+    backend::{BackendError, ProcessId},
     clock::{BootClock, Clock as _, Moment},
 };
 use std::{
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -217,22 +216,6 @@ impl fmt::Debug for Server {
             .field("prefix", &self.place.prefix)
             .field("session", &self.place.session)
             .finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Subscriptions for Server {
-    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.wakes.register_listener(listener)
-    }
-
-    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.wakes.subscribe(subscriber, name).await
-    }
-
-    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.wakes.unsubscribe(subscriber, name);
-        Ok(())
     }
 }
 

@@ -5,17 +5,19 @@ use crate::{
     error::failed,
     wire::{NO_PUT, WatchCancel, WatchChange, WatchCreate, WatchRequest, WatchResponse},
 };
+use async_trait::async_trait;
 use futures_util::stream;
 use lock_core::{
     __private::lock,
     LockName,
     backend::{
         Applied, BackendError, BackendErrorKind, MissedWakes, SubscriberId, SubscriptionRegistry,
-        WakeListener,
+        Subscriptions, WakeListener,
     },
 };
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -64,36 +66,6 @@ impl Wakes {
             watchers: SubscriptionRegistry::default(),
             orders,
             queue: Mutex::new(Some(queue)),
-        }
-    }
-
-    pub(crate) fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.watchers.forget_gone();
-        self.watchers.register_listener(listener)
-    }
-
-    pub(crate) async fn subscribe(
-        &self,
-        subscriber: SubscriberId,
-        name: LockName,
-    ) -> Result<(), BackendError> {
-        self.watchers.subscribe(subscriber, name.clone());
-        let (reply, answer) = oneshot::channel();
-        // The task lives as long as the store.
-        let _ = self.orders.send(Order::Watch(name, reply));
-        match tokio::time::timeout(ANSWERS_WITHIN, answer).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(failed("watch a lock", Status::unavailable("the stream was lost"))),
-            Err(_) => {
-                let message = "etcd has not acknowledged a watch in time";
-                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
-            }
-        }
-    }
-
-    pub(crate) fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) {
-        if self.watchers.unsubscribe(subscriber, &name) {
-            let _ = self.orders.send(Order::Leave(name));
         }
     }
 
@@ -193,6 +165,42 @@ impl Wakes {
             self.watchers.released(name);
         }
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Subscriptions for Wakes {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        self.watchers.forget_gone();
+        self.watchers.register_listener(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.watchers.subscribe(subscriber, name.clone());
+        let (reply, answer) = oneshot::channel();
+        // The task lives as long as the store.
+        let _ = self.orders.send(Order::Watch(name, reply));
+        match tokio::time::timeout(ANSWERS_WITHIN, answer).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(failed("watch a lock", Status::unavailable("the stream was lost"))),
+            Err(_) => {
+                let message = "etcd has not acknowledged a watch in time";
+                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+            }
+        }
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        if self.watchers.unsubscribe(subscriber, &name) {
+            let _ = self.orders.send(Order::Leave(name));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Wakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wakes").field("keys", &self.keys).finish_non_exhaustive()
     }
 }
 

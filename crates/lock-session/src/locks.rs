@@ -384,15 +384,15 @@ impl<S: SessionStore> AsyncBackend for SessionLocks<S> {
 #[async_trait]
 impl<S: SessionStore> Subscriptions for SessionLocks<S> {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.store.register_listener(listener)
+        self.store.wakes().register_listener(listener)
     }
 
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.store.subscribe(subscriber, name).await
+        self.store.wakes().subscribe(subscriber, name).await
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.store.unsubscribe(subscriber, name).await
+        self.store.wakes().unsubscribe(subscriber, name).await
     }
 }
 

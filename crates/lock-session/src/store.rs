@@ -71,11 +71,17 @@ pub enum Take<G> {
 /// nothing unless the marker has the version of the session that it was called with. So no attempt that was sent before a
 /// mark can be executed after it. The marker ends with the session.
 #[async_trait]
-pub trait SessionStore: Subscriptions {
+pub trait SessionStore: Debug + Send + Sync + 'static {
     /// The part of a session that only the store knows.
     type Detail: Clone + Debug + Send + Sync;
     /// Identifies a grant.
     type Grant: Copy + PartialEq + Debug + Send + Sync;
+
+    /// The wake-ups of the store.
+    type Wakes: Subscriptions;
+
+    /// Returns the wake-ups.
+    fn wakes(&self) -> &Self::Wakes;
 
     /// The name of the store in errors and metrics, such as `etcd`.
     fn name(&self) -> &'static str;

@@ -3,6 +3,7 @@
 use crate::{
     error::{failed, has_ended, refused},
     server::{Server, Session},
+    wakes::Wakes,
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -51,6 +52,11 @@ enum Form {
 impl SessionStore for Server {
     type Detail = ();
     type Grant = Grant;
+    type Wakes = Wakes;
+
+    fn wakes(&self) -> &Wakes {
+        &self.wakes
+    }
 
     fn name(&self) -> &'static str {
         "zookeeper"

@@ -6,19 +6,16 @@ use crate::{
     place::Place,
     wakes::Wakes,
 };
-use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use lock_core::{
     __private::lock,
-    FencingToken, LockError, LockName,
-    backend::{
-        Applied, BackendError, BackendErrorKind, ProcessId, SubscriberId, Subscriptions, WakeListener,
-    },
+    FencingToken, LockError,
+    backend::{Applied, BackendError, BackendErrorKind, ProcessId},
 };
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
 };
@@ -36,7 +33,7 @@ const AT_ONCE: usize = 100;
 
 pub(crate) struct Server {
     pub(crate) connection: Arc<Connection>,
-    wakes: Wakes,
+    pub(crate) wakes: Wakes,
     /// The data of the root node, which is added to all tokens, as it was last read.
     offset: Mutex<Option<Offset>>,
     /// The greatest number of a transaction that was seen.
@@ -247,21 +244,5 @@ impl fmt::Debug for Server {
             .field("root", &place.root)
             .field("session", &place.session)
             .finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Subscriptions for Server {
-    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.wakes.register_listener(listener)
-    }
-
-    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.wakes.subscribe(subscriber, name).await
-    }
-
-    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.wakes.unsubscribe(subscriber, &name);
-        Ok(())
     }
 }

@@ -4,10 +4,11 @@
 //! missed: a watch that finds no owner wakes.
 
 use crate::{connection::Connection, error::failed};
+use async_trait::async_trait;
 use lock_core::{
     __private::lock,
     LockName,
-    backend::{Applied, BackendError, BackendErrorKind, SubscriberId, WakeListener},
+    backend::{Applied, BackendError, BackendErrorKind, SubscriberId, Subscriptions, WakeListener},
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -51,8 +52,11 @@ impl Wakes {
     pub(crate) fn new(connection: Arc<Connection>) -> Self {
         Self { connection, watched: Mutex::default() }
     }
+}
 
-    pub(crate) fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+#[async_trait]
+impl Subscriptions for Wakes {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         let watchers = &self.connection.watchers;
         watchers.forget_gone();
         {
@@ -65,11 +69,7 @@ impl Wakes {
     }
 
     /// Must be called in the runtime of the connection.
-    pub(crate) async fn subscribe(
-        &self,
-        subscriber: SubscriberId,
-        name: LockName,
-    ) -> Result<(), BackendError> {
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         self.connection.watchers.subscribe(subscriber, name.clone());
         let mut is_armed = {
             let mut watched = lock(&self.watched);
@@ -89,12 +89,13 @@ impl Wakes {
         }
     }
 
-    pub(crate) fn unsubscribe(&self, subscriber: SubscriberId, name: &LockName) {
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         // No other subscription comes in between.
         let mut watched = lock(&self.watched);
-        if self.connection.watchers.unsubscribe(subscriber, name) {
-            watched.remove(name);
+        if self.connection.watchers.unsubscribe(subscriber, &name) {
+            watched.remove(&name);
         }
+        Ok(())
     }
 }
 
