@@ -87,7 +87,7 @@ impl SessionStore for Server {
         Ok(Take::Taken { grant, first: token(first), last: token(first + reserve.min(TOKENS - 1)) })
     }
 
-    async fn raise_tokens(&self, _: &Session, floor: FencingToken) -> Result<(), BackendError> {
+    async fn raise_tokens(&self, floor: FencingToken) -> Result<(), BackendError> {
         let key = self.offset_key();
         loop {
             let read = self.get(&key).await?;

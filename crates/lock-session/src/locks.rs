@@ -276,7 +276,7 @@ impl<S: SessionStore> AsyncBackend for SessionLocks<S> {
             }
             let ready = self.sessions.ready().await.map_err(not_applied)?;
             if let Some(floor) = floor {
-                self.store.raise_tokens(&ready.session, floor).await.map_err(not_applied)?;
+                self.store.raise_tokens(floor).await.map_err(not_applied)?;
             }
             let doubt = self.sessions.doubt();
             let attempt = self.ends.begin(&request.name, request.lease, request.duration, lost_before);

@@ -108,11 +108,7 @@ pub trait SessionStore: Debug + Send + Sync + 'static {
     ) -> Result<Take<Self::Grant>, BackendError>;
 
     /// Makes all later tokens greater than this one.
-    async fn raise_tokens(
-        &self,
-        session: &Session<Self::Detail>,
-        floor: FencingToken,
-    ) -> Result<(), BackendError>;
+    async fn raise_tokens(&self, floor: FencingToken) -> Result<(), BackendError>;
 
     /// Reads who has a lock. The answer is not older than the call.
     async fn read(&self, name: &LockName) -> Result<Option<Stored<Self::Grant>>, BackendError>;

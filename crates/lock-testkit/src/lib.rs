@@ -21,7 +21,7 @@
 //! - [`RedisQuorum`] (feature `servers`): independent masters that serve as quorum nodes.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
 //! - [`PostgresServer`], [`MariaDbServer`], [`EtcdCluster`] and [`ZooKeeperEnsemble`] (feature `servers`): private servers
-//!   that can be stopped and restarted.
+//!   that can be stopped and restarted; the last two are each a [`Cluster`] of a [`Program`].
 //! - [`Network`] (feature `servers`): hosts for a cluster, between which the network can be cut.
 //! - [`PostgresPooler`] (feature `servers`): a pgbouncer in front of it.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
@@ -56,12 +56,12 @@
 
 #[cfg(all(unix, feature = "servers"))]
 mod clock_shift;
+#[cfg(all(unix, feature = "servers"))]
+mod cluster;
 pub mod conformance;
 pub mod contender;
 #[cfg(all(unix, feature = "servers"))]
 mod database;
-#[cfg(all(unix, feature = "servers"))]
-mod ensemble;
 #[cfg(all(unix, feature = "servers"))]
 mod etcd;
 mod faulty;
@@ -93,7 +93,9 @@ mod zookeeper;
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
 #[cfg(all(unix, feature = "servers"))]
-pub use etcd::EtcdCluster;
+pub use cluster::{Cluster, Program};
+#[cfg(all(unix, feature = "servers"))]
+pub use etcd::{Etcd, EtcdCluster};
 pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 pub use ledger_run::LedgerRun;
@@ -119,4 +121,4 @@ pub use scenarios::{LastUse, contend_for_sets, outlives_a_blocked_thread};
 pub use seed::{Seed, Stream};
 pub use thread_log::ThreadLog;
 #[cfg(all(unix, feature = "servers"))]
-pub use zookeeper::ZooKeeperEnsemble;
+pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};

@@ -120,7 +120,7 @@ impl SessionStore for Server {
         Err(BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message))
     }
 
-    async fn raise_tokens(&self, _: &Session, floor: FencingToken) -> Result<(), BackendError> {
+    async fn raise_tokens(&self, floor: FencingToken) -> Result<(), BackendError> {
         self.raise_offset(&self.connection.client().await?, floor.as_i64()).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::support::Keys;
 use lock_core::inspect::ListLimits;
-use lock_testkit::ZooKeeperEnsemble;
+use lock_testkit::ZooKeeper;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Another process gets the lock. The old holder notices, and its release leaves the new one alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_owner_frees_the_lock_and_no_more() {
-    let keys = Keys::<ZooKeeperEnsemble>::new();
-    let operator = Client::connect(&Keys::<ZooKeeperEnsemble>::server().to_string()).await.unwrap();
+    let keys = Keys::<ZooKeeper>::new();
+    let operator = Client::connect(&Keys::<ZooKeeper>::server().to_string()).await.unwrap();
     let (locks, others) = (keys.locks().await, keys.locks().await);
     for notices in [false, true] {
         let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -33,8 +33,8 @@ async fn deleted_owner_frees_the_lock_and_no_more() {
 /// The owner is deleted, and nobody else acquires. The release of its holder leaves no node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_after_a_deleted_owner_leaves_no_node() {
-    let keys = Keys::<ZooKeeperEnsemble>::new();
-    let operator = Client::connect(&Keys::<ZooKeeperEnsemble>::server().to_string()).await.unwrap();
+    let keys = Keys::<ZooKeeper>::new();
+    let operator = Client::connect(&Keys::<ZooKeeper>::server().to_string()).await.unwrap();
     let guard = keys.locks().await.named("x").unwrap().acquire().await.unwrap();
     operator.delete(&format!("{}/lock/x/owner", keys.root()), None).await.unwrap();
     assert!(!guard.release().await.unwrap().was_held());
@@ -49,7 +49,7 @@ async fn release_after_a_deleted_owner_leaves_no_node() {
 /// Strange names are single nodes, and are listed as they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_escaped() {
-    let keys = Keys::<ZooKeeperEnsemble>::new();
+    let keys = Keys::<ZooKeeper>::new();
     let locks = keys.locks().await;
     let names = [".", "..", "../card", "a/b", "a%2Fb", "zookeeper", "é ü", "owner", "%", "a.b"];
     let mut guards = Vec::new();

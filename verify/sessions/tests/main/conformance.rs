@@ -1,10 +1,10 @@
 //! Both stores pass the suite in real time, each property with its own keys. Another client has another session.
 
-use super::support::{Cluster, Keys};
+use super::support::{Keys, Tested};
 use lock_core::Store;
 use lock_testkit::conformance::Harness;
 
-impl<C: Cluster> Harness for Keys<C> {
+impl<P: Tested> Harness for Keys<P> {
     async fn store(&self) -> Store {
         Keys::store(self).await
     }
@@ -18,12 +18,12 @@ impl<C: Cluster> Harness for Keys<C> {
 
 mod etcd {
     use super::Keys;
-    use lock_testkit::EtcdCluster;
-    lock_testkit::conformance!(Keys::<EtcdCluster>::new(), flavor = "multi_thread", worker_threads = 1);
+    use lock_testkit::Etcd;
+    lock_testkit::conformance!(Keys::<Etcd>::new(), flavor = "multi_thread", worker_threads = 1);
 }
 
 mod zookeeper {
     use super::Keys;
-    use lock_testkit::ZooKeeperEnsemble;
-    lock_testkit::conformance!(Keys::<ZooKeeperEnsemble>::new(), flavor = "multi_thread", worker_threads = 1);
+    use lock_testkit::ZooKeeper;
+    lock_testkit::conformance!(Keys::<ZooKeeper>::new(), flavor = "multi_thread", worker_threads = 1);
 }

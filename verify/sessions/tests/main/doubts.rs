@@ -3,7 +3,7 @@
 use super::{
     requests::{first_acquire, first_with},
     scenarios,
-    support::{Cluster, Keys},
+    support::{Keys, Tested},
 };
 use lock_core::{
     LockName, LockOptions, Worker,
@@ -38,14 +38,14 @@ fn name() -> LockName {
 }
 
 /// The end of an unanswered attempt comes while its repeat is under way, over a slow network.
-async fn end_of_an_attempt_spares_the_grant_of_its_repeat<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn end_of_an_attempt_spares_the_grant_of_its_repeat<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (ours, theirs) = (keys.backend(proxy.address()).await, keys.store().await.backend);
     let (a, b) = (Contender::new(&ours), Contender::new(&theirs));
     let lease = Duration::from_secs(3);
     let request = a.request(&name(), lease, next(0, None)).await;
-    proxy.capture(first_acquire::<C>());
+    proxy.capture(first_acquire::<P>());
     let begun = Instant::now();
     assert!(ours.acquire(request.clone()).await.is_err());
     proxy.pass();
@@ -59,13 +59,13 @@ async fn end_of_an_attempt_spares_the_grant_of_its_repeat<C: Cluster>() {
 }
 
 /// The same, but what ends the attempt arrives late.
-async fn late_end_of_an_attempt_spares_the_grant_of_its_repeat<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn late_end_of_an_attempt_spares_the_grant_of_its_repeat<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (ours, theirs) = (keys.backend(proxy.address()).await, keys.store().await.backend);
     let (a, b) = (Contender::new(&ours), Contender::new(&theirs));
     let request = a.request(&name(), Duration::from_secs(1), next(0, None)).await;
-    proxy.capture(first_acquire::<C>());
+    proxy.capture(first_acquire::<P>());
     assert!(ours.acquire(request.clone()).await.is_err());
     proxy.pass();
     proxy.capture(first_with(&[b"/lock/x"]));
@@ -84,10 +84,10 @@ async fn late_end_of_an_attempt_spares_the_grant_of_its_repeat<C: Cluster>() {
 
 /// An attempt is given up, and its repeat is sent in the same turn of the keeper, as for a waiter that is woken. The
 /// answer is that the lock is taken, so the first attempt must not take it later.
-async fn repeat_in_the_same_turn_knows_of_the_doubt<C: Cluster>() {
+async fn repeat_in_the_same_turn_knows_of_the_doubt<P: Tested>() {
     for round in 0..5 {
-        let (slow, mut quick) = (TcpProxy::start(Keys::<C>::server()), TcpProxy::start(Keys::<C>::server()));
-        let keys = Keys::<C>::new();
+        let (slow, mut quick) = (TcpProxy::start(Keys::<P>::server()), TcpProxy::start(Keys::<P>::server()));
+        let keys = Keys::<P>::new();
         let ours = keys.at(&format!("{},{}", slow.address(), quick.address()), 40).await.backend;
         let theirs = keys.store().await.backend;
         let (a, b) = (Contender::new(&ours), Contender::new(&theirs));
@@ -124,9 +124,9 @@ async fn repeat_in_the_same_turn_knows_of_the_doubt<C: Cluster>() {
 }
 
 /// An outage that lasts longer than the leases of those that wait.
-async fn outage_longer_than_a_lease_makes_no_second_holder<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn outage_longer_than_a_lease_makes_no_second_holder<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (locks, others) = (keys.through(proxy.address(), 40).await, keys.locks().await);
     let patient = Duration::from_secs(3600);
     let options = LockOptions::default().lease(Duration::from_secs(2)).outage_budget(patient);
@@ -151,8 +151,8 @@ async fn outage_longer_than_a_lease_makes_no_second_holder<C: Cluster>() {
 }
 
 /// Releases that find nothing write the marker, which must not keep other acquires of the process from success.
-async fn undos_do_not_starve_acquires<C: Cluster>() {
-    let ours = Keys::<C>::new().store().await.backend;
+async fn undos_do_not_starve_acquires<P: Tested>() {
+    let ours = Keys::<P>::new().store().await.backend;
     let is_over = Arc::new(AtomicBool::new(false));
     let undo = |number| {
         let (ours, is_over) = (ours.clone(), is_over.clone());

@@ -2,7 +2,7 @@
 
 use super::{
     scenarios,
-    support::{Cluster, Keys},
+    support::{Keys, Tested},
 };
 use lock_cron::{MemoryLedger, Schedule, Scheduler};
 use lock_testkit::{Direction, TcpProxy};
@@ -36,11 +36,11 @@ fn node(locks: lock_core::LockFactory, ledger: MemoryLedger, number: usize, star
 }
 
 /// The leader of two nodes is cut off from the store. The other one leads once its session has ended, and no run starts twice.
-async fn scheduler_leads_with_a_ledger_elsewhere<C: Cluster>() {
-    let (keys, ledger, starts) = (Keys::<C>::new(), MemoryLedger::new(), Starts::default());
+async fn scheduler_leads_with_a_ledger_elsewhere<P: Tested>() {
+    let (keys, ledger, starts) = (Keys::<P>::new(), MemoryLedger::new(), Starts::default());
     let mut nodes = Vec::new();
     for number in 0..2 {
-        let proxy = TcpProxy::start(Keys::<C>::server());
+        let proxy = TcpProxy::start(Keys::<P>::server());
         let cron = node(keys.through(proxy.address(), 8).await, ledger.clone(), number, &starts);
         let running = cron.clone();
         nodes.push((

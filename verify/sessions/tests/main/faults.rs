@@ -1,7 +1,11 @@
 //! Faults of a cluster of three: servers that die, hang or are cut off, and sessions that end.
 
-use super::{scenarios, support::Cluster};
+use super::{
+    scenarios,
+    support::{Tested, connect},
+};
 use lock_core::{FencingToken, LockErrorKind, LockFactory, LockGuard, LockOptions};
+use lock_testkit::Cluster;
 use std::{
     env,
     time::{Duration, Instant},
@@ -22,9 +26,9 @@ scenarios! {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of a cluster of this many servers.
-async fn client<C: Cluster>(cluster: &C, number: usize, session: u32) -> LockFactory {
+async fn client<P: Tested>(cluster: &Cluster<P>, number: usize, session: u32) -> LockFactory {
     let hosts: Vec<_> = (0..number).map(|number| cluster.address(number).to_string()).collect();
-    LockFactory::new(C::connect(&C::url(&hosts.join(","), "shop", session)).await)
+    connect::<P>(&P::url(&hosts.join(","), "shop", session)).await
 }
 
 /// Releases the lock, whose waiter in another process has it then. Returns the waiter's guard.
@@ -45,8 +49,8 @@ async fn hand_over(guard: LockGuard, others: &LockFactory, last: FencingToken) -
 }
 
 /// Whichever server dies, is suspended or comes back, a hold continues, and the next one has a greater token.
-async fn loss_of_a_server_loses_no_hold<C: Cluster>() {
-    let cluster = block_in_place(|| C::start(3));
+async fn loss_of_a_server_loses_no_hold<P: Tested>() {
+    let cluster = block_in_place(|| Cluster::<P>::start(3));
     let (locks, others) = (client(&cluster, 3, 30).await, client(&cluster, 3, 30).await);
     let mut guard = locks.named("x").unwrap().acquire().await.unwrap();
     for round in 0..3 {
@@ -60,8 +64,8 @@ async fn loss_of_a_server_loses_no_hold<C: Cluster>() {
         });
         guard = hand_over(guard, if round % 2 == 0 { &others } else { &locks }, last).await;
         block_in_place(|| match round {
-            0 => cluster.restart_all(&[leader]),
-            1 => cluster.restart_all(&[follower]),
+            0 => cluster.restart(&[leader]),
+            1 => cluster.restart(&[follower]),
             _ => cluster.resume(leader),
         });
         assert!(guard.is_held());
@@ -71,8 +75,8 @@ async fn loss_of_a_server_loses_no_hold<C: Cluster>() {
 
 /// A leader hangs for longer than the sessions, which its successor renews. When it comes back, it ends those that it knows.
 /// The locks are not in them any more, so those that outlived the election of the successor are still held afterwards.
-async fn former_leader_ends_no_hold<C: Cluster>() {
-    let cluster = block_in_place(|| C::start(3));
+async fn former_leader_ends_no_hold<P: Tested>() {
+    let cluster = block_in_place(|| Cluster::<P>::start(3));
     let mut held = Vec::new();
     for number in 0..30 {
         let locks = client(&cluster, 3, 10).await;
@@ -103,15 +107,15 @@ async fn former_leader_ends_no_hold<C: Cluster>() {
 }
 
 /// Without a majority, nothing is granted. A hold continues if the majority is back before its lease ends.
-async fn minority_grants_nothing<C: Cluster>() {
-    let cluster = block_in_place(|| C::start(3));
+async fn minority_grants_nothing<P: Tested>() {
+    let cluster = block_in_place(|| Cluster::<P>::start(3));
     let (locks, others) = (client(&cluster, 3, 30).await, client(&cluster, 3, 30).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let last = guard.fencing_token();
     block_in_place(|| (cluster.stop(0), cluster.stop(1)));
     let refused = others.named("y").unwrap().acquire_timeout(Duration::from_secs(4)).await;
     assert!(refused.is_err(), "granted by a minority");
-    block_in_place(|| cluster.restart_all(&[0, 1]));
+    block_in_place(|| cluster.restart(&[0, 1]));
     let newer = hand_over(guard, &others, last).await;
     newer.release().await.unwrap();
     others.named("y").unwrap().acquire_timeout(PATIENCE).await.unwrap().release().await.unwrap();
@@ -119,15 +123,15 @@ async fn minority_grants_nothing<C: Cluster>() {
 
 /// All servers are killed at once, and come back with their data. A waiter is woken by the next release, and does not ask by
 /// itself.
-async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters<C: Cluster>() {
-    let cluster = block_in_place(|| C::start(3));
+async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters<P: Tested>() {
+    let cluster = block_in_place(|| Cluster::<P>::start(3));
     let (locks, others) = (client(&cluster, 3, 30).await, client(&cluster, 3, 30).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let options = LockOptions::default().lease(Duration::from_secs(20)).poll_interval(PATIENCE * 10);
     let lock = others.named("x").unwrap().with_options(options).unwrap();
     let waiting = tokio::spawn(lock.acquire_timeout(PATIENCE * 10));
     sleep(Duration::from_secs(1)).await;
-    block_in_place(|| cluster.restart_all(&[0, 1, 2]));
+    block_in_place(|| cluster.restart(&[0, 1, 2]));
     sleep(Duration::from_secs(1)).await;
     assert!(guard.is_held() && !waiting.is_finished());
     let last = guard.fencing_token();
@@ -143,8 +147,8 @@ async fn restart_of_the_cluster_keeps_holds_and_wakes_waiters<C: Cluster>() {
 
 /// The owner of a lock is removed by hand, and its lock is granted to another process. The old holder notices, and its
 /// release leaves the new one alone.
-async fn release_of_a_removed_holder_leaves_the_next_one_alone<C: Cluster>() {
-    let cluster = block_in_place(|| C::start(1));
+async fn release_of_a_removed_holder_leaves_the_next_one_alone<P: Tested>() {
+    let cluster = block_in_place(|| Cluster::<P>::start(1));
     let (locks, others) = (client(&cluster, 1, 8).await, client(&cluster, 1, 8).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let lock = others.named("x").unwrap();

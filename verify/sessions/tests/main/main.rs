@@ -6,12 +6,13 @@ mod by_hand;
 mod conformance;
 mod doubts;
 mod elections;
-mod etcd_logins;
+mod etcd;
 mod faults;
+mod logins;
 mod reconnections;
 mod requests;
 mod support;
-mod zookeeper_logins;
+mod zookeeper;
 
 /// Makes a test of each scenario for each store.
 macro_rules! scenarios {
@@ -19,13 +20,13 @@ macro_rules! scenarios {
         mod etcd {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name::<lock_testkit::EtcdCluster>().await;
+                super::$name::<lock_testkit::Etcd>().await;
             })*
         }
         mod zookeeper {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name::<lock_testkit::ZooKeeperEnsemble>().await;
+                super::$name::<lock_testkit::ZooKeeper>().await;
             })*
         }
     };

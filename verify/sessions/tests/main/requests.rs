@@ -2,7 +2,7 @@
 
 use super::{
     scenarios,
-    support::{Cluster, Keys},
+    support::{Keys, Tested},
 };
 use lock_core::{
     LockErrorKind, LockName, LockOptions,
@@ -43,17 +43,17 @@ pub(crate) fn first_with(parts: &'static [&'static [u8]]) -> impl Fn(&[u8]) -> b
 }
 
 /// The first acquire of the lock `x`.
-pub(crate) fn first_acquire<C: Cluster>() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
-    first_with(C::ACQUIRE)
+pub(crate) fn first_acquire<P: Tested>() -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
+    first_with(P::ACQUIRE)
 }
 
 /// An acquire is executed, but its reply is lost. It is undone long before its lease ends.
-async fn acquire_without_a_reply_leaves_no_lock<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn acquire_without_a_reply_leaves_no_lock<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (locks, others) = (keys.through(proxy.address(), 40).await, keys.locks().await);
     for _ in 0..3 {
-        proxy.lose_replies(first_acquire::<C>());
+        proxy.lose_replies(first_acquire::<P>());
         let first = locks.named("x").unwrap().try_acquire().await;
         proxy.pass();
         match first {
@@ -68,16 +68,16 @@ async fn acquire_without_a_reply_leaves_no_lock<C: Cluster>() {
 }
 
 /// An acquire arrives after its client gave it up and undid it. It is refused, so the lock is free for ever.
-async fn late_acquire_is_refused<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn late_acquire_is_refused<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let rounds = if env::var_os("LOCK_LONG").is_some() { LATE } else { LATE / 20 };
     let others = keys.locks().await;
     // A short timeout, so that many rounds fit into a session.
     let options = LockOptions::default().operation_timeout(Duration::from_millis(100));
     let locks = keys.through(proxy.address(), 40).await;
     for round in 0..rounds {
-        proxy.capture(first_acquire::<C>());
+        proxy.capture(first_acquire::<P>());
         let lock = locks.named("x").unwrap().with_options(options).unwrap();
         // It may be repeated over another connection within the call.
         let mut first = lock.try_acquire().await;
@@ -104,9 +104,9 @@ async fn late_acquire_is_refused<C: Cluster>() {
 
 /// A process is cut off for longer than its session. Its hold ends before the lock is granted to another one, and it can
 /// go on with a new session afterwards.
-async fn hold_ends_with_the_session<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn hold_ends_with_the_session<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (locks, others) = (keys.through(proxy.address(), 8).await, keys.locks().await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     proxy.stall(Direction::Both);
@@ -124,8 +124,8 @@ async fn hold_ends_with_the_session<C: Cluster>() {
 }
 
 /// Calls that are dropped at any time leave no lock behind, and disturb no other call.
-async fn dropped_acquires_leave_no_lock<C: Cluster>() {
-    let keys = Keys::<C>::new();
+async fn dropped_acquires_leave_no_lock<P: Tested>() {
+    let keys = Keys::<P>::new();
     let (locks, others) = (keys.locks().await, keys.locks().await);
     for round in 0..60_u64 {
         let acquiring = locks.named("x").unwrap().acquire();
@@ -138,14 +138,14 @@ async fn dropped_acquires_leave_no_lock<C: Cluster>() {
 }
 
 /// An acquire is late, and its repeat finds the lock taken. After that answer, the late one is refused as well.
-async fn late_acquire_is_refused_after_its_repeat_was_busy<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn late_acquire_is_refused_after_its_repeat_was_busy<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (ours, theirs) = (keys.backend(proxy.address()).await, keys.store().await.backend);
     let (a, b) = (Contender::new(&ours), Contender::new(&theirs));
     let name = LockName::new("x").unwrap();
     let request = a.request(&name, LONG, next(0, None)).await;
-    proxy.capture(first_acquire::<C>());
+    proxy.capture(first_acquire::<P>());
     let late = tokio::time::timeout(PATIENCE / 6, ours.acquire(request.clone())).await;
     assert!(!matches!(late, Ok(Ok(_))), "{late:?}");
     proxy.pass();
@@ -164,9 +164,9 @@ async fn late_acquire_is_refused_after_its_repeat_was_busy<C: Cluster>() {
 }
 
 /// The stream of a waiter is cut. It watches again, and is woken by a release long before it would ask by itself.
-async fn watch_is_made_again<C: Cluster>() {
-    let keys = Keys::<C>::new();
-    let proxy = TcpProxy::start(Keys::<C>::server());
+async fn watch_is_made_again<P: Tested>() {
+    let keys = Keys::<P>::new();
+    let proxy = TcpProxy::start(Keys::<P>::server());
     let (locks, others) = (keys.through(proxy.address(), 40).await, keys.locks().await);
     let guard = others.named("x").unwrap().acquire().await.unwrap();
     let options = LockOptions::default().poll_interval(Duration::from_secs(600));

@@ -1,10 +1,12 @@
 //! The stores under test, and keys of their own on servers that all tests share.
 
-use lock_core::{LockFactory, Store, backend::Backend};
-use lock_etcd::EtcdBackend;
-use lock_testkit::{EtcdCluster, ZooKeeperEnsemble};
-use lock_zookeeper::ZooKeeperBackend;
+use lock_core::{
+    LockError, LockErrorKind, LockFactory, Store,
+    backend::{Backend, Connector},
+};
+use lock_testkit::{Cluster, Etcd, Program, ZooKeeper};
 use std::{
+    error::Error as _,
     marker::PhantomData,
     net::SocketAddr,
     sync::{
@@ -13,107 +15,72 @@ use std::{
     },
 };
 
-/// A cluster of a store with sessions.
-pub(crate) trait Cluster: Sized + Send + Sync + 'static {
+/// A store with sessions.
+pub(crate) trait Tested: Program {
+    const CONNECTOR: &'static dyn Connector;
     /// Parts of the request that acquires the lock `x`, and of no other one.
     const ACQUIRE: &'static [&'static [u8]];
 
-    fn start(number: usize) -> Self;
     /// The server that all tests share.
-    fn shared() -> &'static Self;
-    fn address(&self, number: usize) -> SocketAddr;
+    fn shared() -> &'static Cluster<Self>;
     /// The URL of these servers, for nodes or keys at a place of their own.
     fn url(hosts: &str, place: &str, session: u32) -> String;
-    fn connect(url: &str) -> impl Future<Output = Store> + Send;
-    fn leader(&self) -> usize;
-    fn stop(&self, number: usize);
-    fn restart_all(&self, numbers: &[usize]);
-    fn pause(&self, number: usize);
-    fn resume(&self, number: usize);
 }
 
-impl Cluster for EtcdCluster {
+impl Tested for Etcd {
+    const CONNECTOR: &'static dyn Connector = &lock_etcd::Etcd;
     const ACQUIRE: &'static [&'static [u8]] = &[b"/lock/x", b"/offset"];
 
-    fn start(number: usize) -> Self {
-        Self::start(number)
-    }
-    fn shared() -> &'static Self {
-        static SERVER: LazyLock<EtcdCluster> = LazyLock::new(|| EtcdCluster::start(1));
+    fn shared() -> &'static Cluster<Self> {
+        static SERVER: LazyLock<Cluster<Etcd>> = LazyLock::new(|| Cluster::start(1));
         &SERVER
     }
-    fn address(&self, number: usize) -> SocketAddr {
-        self.address(number)
-    }
     fn url(hosts: &str, place: &str, session: u32) -> String {
-        format!("etcd://{hosts}?prefix={place}/&session={session}s")
-    }
-    async fn connect(url: &str) -> Store {
-        EtcdBackend::connect(url).await.unwrap().into()
-    }
-    fn leader(&self) -> usize {
-        self.leader()
-    }
-    fn stop(&self, number: usize) {
-        self.stop(number);
-    }
-    fn restart_all(&self, numbers: &[usize]) {
-        self.restart_all(numbers);
-    }
-    fn pause(&self, number: usize) {
-        self.pause(number);
-    }
-    fn resume(&self, number: usize) {
-        self.resume(number);
+        format!("etcd://{hosts}?prefix={place}&session={session}s")
     }
 }
 
-impl Cluster for ZooKeeperEnsemble {
+impl Tested for ZooKeeper {
+    const CONNECTOR: &'static dyn Connector = &lock_zookeeper::ZooKeeper;
     const ACQUIRE: &'static [&'static [u8]] = &[b"/lock/x", b"/session/", b"/owner"];
 
-    fn start(number: usize) -> Self {
-        Self::start(number)
-    }
-    fn shared() -> &'static Self {
-        static SERVER: LazyLock<ZooKeeperEnsemble> = LazyLock::new(|| ZooKeeperEnsemble::start(1));
+    fn shared() -> &'static Cluster<Self> {
+        static SERVER: LazyLock<Cluster<ZooKeeper>> = LazyLock::new(|| Cluster::start(1));
         &SERVER
-    }
-    fn address(&self, number: usize) -> SocketAddr {
-        self.address(number)
     }
     fn url(hosts: &str, place: &str, session: u32) -> String {
         format!("zookeeper://{hosts}/{place}?session={session}s")
     }
-    async fn connect(url: &str) -> Store {
-        ZooKeeperBackend::connect(url).await.unwrap().into()
-    }
-    fn leader(&self) -> usize {
-        self.leader()
-    }
-    fn stop(&self, number: usize) {
-        self.stop(number);
-    }
-    fn restart_all(&self, numbers: &[usize]) {
-        self.restart_all(numbers);
-    }
-    fn pause(&self, number: usize) {
-        self.pause(number);
-    }
-    fn resume(&self, number: usize) {
-        self.resume(number);
-    }
+}
+
+/// Connects to a store, as another process does.
+pub(crate) async fn connect<P: Tested>(url: &str) -> LockFactory {
+    LockFactory::new(P::CONNECTOR.connect(url).await.unwrap())
+}
+
+pub(crate) async fn is_usable<P: Tested>(url: &str) {
+    connect::<P>(url).await.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Connecting fails with this remedy, and without the password.
+pub(crate) async fn is_refused<P: Tested>(url: &str, kind: LockErrorKind, remedy: &str) {
+    let error: LockError = P::CONNECTOR.connect(url).await.map(drop).unwrap_err();
+    let source = error.source().map(ToString::to_string).unwrap_or_default();
+    let text = format!("{error} {source}");
+    assert_eq!(error.kind(), kind, "{text}");
+    assert!(text.contains(remedy) && !text.contains("secret"), "{text}");
 }
 
 /// The keys of a test.
-pub(crate) struct Keys<C> {
+pub(crate) struct Keys<P> {
     place: String,
-    cluster: PhantomData<C>,
+    program: PhantomData<P>,
 }
 
-impl<C: Cluster> Keys<C> {
+impl<P: Tested> Keys<P> {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        Self { place: format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed)), cluster: PhantomData }
+        Self { place: format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed)), program: PhantomData }
     }
 
     /// The node under which all those of the test are, in ZooKeeper.
@@ -123,12 +90,12 @@ impl<C: Cluster> Keys<C> {
 
     /// The address of the shared server.
     pub(crate) fn server() -> SocketAddr {
-        C::shared().address(0)
+        P::shared().address(0)
     }
 
     /// A client with a session of its own, as another process has it, at these servers.
     pub(crate) async fn at(&self, hosts: &str, session: u32) -> Store {
-        C::connect(&C::url(hosts, &self.place, session)).await
+        P::CONNECTOR.connect(&P::url(hosts, &self.place, session)).await.unwrap()
     }
 
     pub(crate) async fn store(&self) -> Store {

@@ -1,33 +1,20 @@
-//! Logins, rights and TLS.
+//! Logins, rights and TLS of etcd.
 
-use lock_core::{LockErrorKind, LockFactory, LockOptions};
-use lock_etcd::EtcdBackend;
-use lock_testkit::{EtcdCluster, unused_address};
-use std::{error::Error as _, time::Duration};
+use super::support::{connect, is_refused, is_usable};
+use lock_core::{LockErrorKind, LockOptions};
+use lock_testkit::{Etcd, EtcdCluster};
+use std::time::Duration;
 use tokio::{
     task::block_in_place,
     time::{sleep, timeout},
 };
-
-async fn is_refused(url: &str, kind: LockErrorKind, remedy: &str) {
-    let error = EtcdBackend::connect(url).await.unwrap_err();
-    let source = error.source().map(ToString::to_string).unwrap_or_default();
-    let text = format!("{error} {source}");
-    assert_eq!(error.kind(), kind, "{text}");
-    assert!(text.contains(remedy) && !text.contains("secret"), "{text}");
-}
-
-async fn is_usable(url: &str) {
-    let locks = LockFactory::new(EtcdBackend::connect(url).await.unwrap());
-    locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_needs_a_login_and_rights() {
     let cluster = block_in_place(|| EtcdCluster::start(1));
     let address = cluster.address(0);
     // A login is not needed yet.
-    is_usable(&format!("etcd://shop:secret@{address}")).await;
+    is_usable::<Etcd>(&format!("etcd://shop:secret@{address}")).await;
     block_in_place(|| {
         for user in ["root", "shop", "guest"] {
             cluster.api("/v3/auth/user/add", &format!("{{\"name\": \"{user}\", \"password\": \"secret\"}}"));
@@ -41,11 +28,16 @@ async fn user_needs_a_login_and_rights() {
         cluster.api("/v3/auth/user/grant", r#"{"user": "shop", "role": "locks"}"#);
         cluster.api("/v3/auth/enable", "{}");
     });
-    is_usable(&format!("etcd://shop:secret@{address}")).await;
-    is_refused(&format!("etcd://{address}"), LockErrorKind::Backend, "needs a login").await;
-    is_refused(&format!("etcd://shop:other@{address}"), LockErrorKind::Backend, "login was refused").await;
-    is_refused(&format!("etcd://guest:secret@{address}"), LockErrorKind::Backend, "readwrite on the keys")
+    is_usable::<Etcd>(&format!("etcd://shop:secret@{address}")).await;
+    is_refused::<Etcd>(&format!("etcd://{address}"), LockErrorKind::Backend, "needs a login").await;
+    is_refused::<Etcd>(&format!("etcd://shop:other@{address}"), LockErrorKind::Backend, "login was refused")
         .await;
+    is_refused::<Etcd>(
+        &format!("etcd://guest:secret@{address}"),
+        LockErrorKind::Backend,
+        "readwrite on the keys",
+    )
+    .await;
 }
 
 /// The users of a cluster change, so its streams know an old login. A watch is refused on such a stream, and made on a new
@@ -63,9 +55,7 @@ async fn watch_with_an_old_login_is_made_again() {
         cluster.api("/v3/auth/enable", "{}");
     });
     let url = format!("etcd://root:secret@{}", cluster.address(0));
-    let (locks, others) =
-        (EtcdBackend::connect(&url).await.unwrap(), EtcdBackend::connect(&url).await.unwrap());
-    let (locks, others) = (LockFactory::new(locks), LockFactory::new(others));
+    let (locks, others) = (connect::<Etcd>(&url).await, connect::<Etcd>(&url).await);
     let wait_for = async |name: &'static str| {
         let guard = others.named(name).unwrap().acquire().await.unwrap();
         let options = LockOptions::default().poll_interval(Duration::from_secs(600));
@@ -89,25 +79,6 @@ async fn watch_with_an_old_login_is_made_again() {
     wait_for("y").await;
 }
 
-/// The first server of the URL is down, and the second one hangs.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_do_not_answer_are_passed_over() {
-    let (cluster, hung) = block_in_place(|| (EtcdCluster::start(1), EtcdCluster::start(1)));
-    block_in_place(|| hung.pause(0));
-    is_usable(&format!("etcd://{},{},{}", unused_address(), hung.address(0), cluster.address(0))).await;
-    block_in_place(|| hung.resume(0));
-}
-
-#[tokio::test]
-async fn cluster_that_is_not_there_is_unavailable() {
-    let url = format!("etcd://{}", unused_address());
-    is_refused(&url, LockErrorKind::Unavailable, "Connection refused").await;
-    // Nothing was sent, so there is nothing to undo.
-    let locks = LockFactory::new(EtcdBackend::connect_lazy(&url).unwrap());
-    assert!(locks.named("x").unwrap().try_acquire().await.is_err());
-    locks.shutdown().await;
-}
-
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_encrypted() {
@@ -118,9 +89,9 @@ async fn connections_are_encrypted() {
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let cluster = block_in_place(|| EtcdCluster::with_tls(&certificate, &key));
     let address = cluster.encrypted_address(0);
-    is_usable(&format!("etcds://{address}?ca={}", certificate.display())).await;
+    is_usable::<Etcd>(&format!("etcds://{address}?ca={}", certificate.display())).await;
     // The system does not know this authority.
-    is_refused(&format!("etcds://{address}"), LockErrorKind::Unavailable, "").await;
-    let error = EtcdBackend::connect(&format!("etcds://{address}?ca=/missing")).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
+    is_refused::<Etcd>(&format!("etcds://{address}"), LockErrorKind::Unavailable, "").await;
+    let url = format!("etcds://{address}?ca=/missing");
+    is_refused::<Etcd>(&url, LockErrorKind::InvalidUrl, "cannot be read").await;
 }
