@@ -26,7 +26,7 @@ use distlock::{
     },
 };
 use http::{Request, Response};
-use lock_testkit::{PostgresServer, RedisServer, TcpProxy, contender::Contender};
+use lock_testkit::{ClockShift, PostgresServer, RedisServer, TcpProxy, contender::Contender};
 use std::{
     collections::BTreeSet,
     convert::Infallible,
@@ -155,6 +155,7 @@ cases! { VIRTUAL: |d|
 
 // In real time, with threads or servers.
 cases! { REAL: |d|
+    "ClockShift::suspended" => { ClockShift::new().suspended(d); }
     "Lock::acquire_timeout_blocking" => {
         let acquired = thread::spawn(move || {
             let builder = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread().unwrap());

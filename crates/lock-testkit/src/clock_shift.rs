@@ -51,7 +51,7 @@ impl ClockShift {
     /// # Panics
     /// Panics if the clock's file no longer exists.
     pub fn suspended(&self, time: Duration) {
-        self.write(8, i64::try_from(time.as_micros()).expect("a short time"));
+        self.write(8, i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     }
 
     fn write(&self, at: u64, micros: i64) {
