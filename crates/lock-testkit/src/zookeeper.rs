@@ -1,7 +1,7 @@
 //! A private ZooKeeper ensemble for tests.
 
 use crate::cluster::{Cluster, Program};
-use std::{env, fs, io, path::Path, process::Command};
+use std::{env, fs, io, net::TcpStream, path::Path, process::Command};
 
 /// The class of a server, and the file of Debian's package that contains it.
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
@@ -51,7 +51,9 @@ impl Program for ZooKeeper {
     }
 
     fn is_ready(cluster: &Cluster<Self>, number: usize) -> bool {
-        cluster.ask(number, "srvr").is_some_and(|answer| answer.contains("Mode: "))
+        // The encrypted port opens last.
+        let is_open = cluster.tls.is_empty() || TcpStream::connect(cluster.encrypted_address(number)).is_ok();
+        is_open && cluster.ask(number, "srvr").is_some_and(|answer| answer.contains("Mode: "))
     }
 
     fn leads(cluster: &Cluster<Self>, number: usize) -> bool {
