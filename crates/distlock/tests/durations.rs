@@ -13,7 +13,7 @@
 
 use distlock::{
     Limits, LockFactory, LockFactoryBuilder, LockOptions, MemoryBackend, Retention, Worker,
-    backend::{AcquireMode, Capabilities, Directory, ProcessId},
+    backend::{AcquireMode, Capabilities, Directory, Place, ProcessId, Share},
     clock::{Clock, Moment, TestClock, UtcTime},
     cron::{JobBuilder, RunContext, Schedule, Scheduler, SchedulerBuilder},
     election::ElectionOptions,
@@ -21,7 +21,7 @@ use distlock::{
     ledger::MemoryLedger,
     quorum::{Member, QuorumBackend},
     tower::{
-        BufferRequestLayer, DetachedTasks, LockLayer,
+        BufferRequestLayer, DetachedTasks, LockLayer, PermitLayer,
         idempotency::{IdempotencyLayer, MemoryIdempotencyStore},
     },
 };
@@ -58,6 +58,21 @@ cases! { VIRTUAL: |d|
     "Capabilities::with_max_lease" => { let _ = Capabilities::new("test").with_max_lease(d); }
     "Directory::write_card" => { MemoryBackend::new().write_card(ProcessId::random(), card().await, d).await.unwrap(); }
     "MemoryBackend::write_card" => { MemoryBackend::new().write_card(ProcessId::random(), card().await, d).await.unwrap(); }
+    "Pool::acquire_timeout" => {
+        let pool = memory().build().unwrap().semaphore("x", 2).unwrap();
+        let _held = pool.acquire_many(2).await.unwrap();
+        let _ = timeout(SECOND * 60, pool.acquire_timeout(d)).await;
+    }
+    "Pool::acquire_many_timeout" => {
+        let pool = memory().build().unwrap().semaphore("x", 2).unwrap();
+        let _held = pool.acquire().await.unwrap();
+        let _ = timeout(SECOND * 60, pool.acquire_many_timeout(2, d)).await;
+    }
+    "Contender::ask" => {
+        let (it, name) = contender();
+        let name = distlock::__private::semaphore_name(&name).unwrap();
+        let _ = it.ask(&name, d, Share { weight: 1, limit: 1 }, Some(Place { id: it.lease(), patience: d })).await;
+    }
     "Moment::add" => { assert!(Moment::START + d >= Moment::START); }
     "Moment::sub" => { assert!(Moment::START - d <= Moment::START); }
     "UtcTime::add" => { assert!(UtcTime::now() + d >= UtcTime::from_micros(1)); }
@@ -151,10 +166,22 @@ cases! { VIRTUAL: |d|
     "LockLayer::max_hold" => { layered(|layer| layer.max_hold(d)).await; }
     "LockLayer::try_wait" => { layered(|layer| layer.clone().try_wait(d).unwrap_or(layer)).await; }
     "LockLayer::wait" => { layered(|layer| layer.wait(d)).await; }
+    // It passes them on.
+    "PermitLayer::max_hold" => { let _ = permits().max_hold(d); }
+    "PermitLayer::try_wait" => { let _ = permits().try_wait(d); }
+    "PermitLayer::wait" => { let _ = permits().wait(d); }
 }
 
 // In real time, with threads or servers.
 cases! { REAL: |d|
+    "Pool::acquire_timeout_blocking" => {
+        let acquired = thread::spawn(move || {
+            let builder = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread().unwrap());
+            let pool = builder.build().unwrap().semaphore("x", 2).unwrap();
+            pool.acquire_timeout_blocking(d).map(drop)
+        });
+        let _ = acquired.join().expect("no panic");
+    }
     "ClockShift::suspended" => { ClockShift::new().suspended(d); }
     "Lock::acquire_timeout_blocking" => {
         let acquired = thread::spawn(move || {
@@ -205,7 +232,8 @@ cases! { REAL: |d|
 }
 
 /// Functions that panic as documented, since their arguments are usually constants.
-const PANICS: [&str; 2] = ["LockLayer::wait", "LockLayer::max_hold"];
+const PANICS: [&str; 4] =
+    ["LockLayer::wait", "LockLayer::max_hold", "PermitLayer::wait", "PermitLayer::max_hold"];
 
 /// Functions that are not called here, and why.
 const NOT_CALLED: [(&str, &str); 8] = [
@@ -218,6 +246,10 @@ const NOT_CALLED: [(&str, &str); 8] = [
     ("Contender::take_with", "asserts a grant"),
     ("lock_testkit::outlives_a_blocked_thread", "blocks a thread for a multiple of that time"),
 ];
+
+fn permits() -> PermitLayer {
+    PermitLayer::new(memory().build().unwrap(), 2)
+}
 
 fn memory() -> LockFactoryBuilder {
     let store = MemoryBackend::with_clock(Arc::new(TestClock::new()));

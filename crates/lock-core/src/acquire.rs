@@ -34,6 +34,10 @@ impl LockSpec {
     /// Returns the owner that the caller named, or the ambient one. Read at the first poll, so that
     /// `scope(lock.acquire())` works like `scope(async { lock.acquire().await })`.
     pub(crate) fn given_owner(&self, process: ProcessId) -> Option<Owner> {
+        // Each permit has its own owner, since permits are not re-entered.
+        if self.terms.share.is_some() {
+            return None;
+        }
         self.owner.or_else(|| Owner::ambient(process))
     }
 }
@@ -102,7 +106,7 @@ impl AcquireFuture {
     }
 
     /// Resolves to `Ok(None)` if this is a single attempt and the lock is held or has waiters.
-    fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
+    pub(crate) fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
         let mut span = self.span.take().unwrap_or_else(|| self.open_span());

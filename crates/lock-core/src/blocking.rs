@@ -113,7 +113,7 @@ impl LockGuard {
 }
 
 /// Polls `work` on this thread until it is done.
-fn block_on<T>(name: &LockName, work: impl Future<Output = T>) -> Result<T, LockError> {
+pub(crate) fn block_on<T>(name: &LockName, work: impl Future<Output = T>) -> Result<T, LockError> {
     if is_async_context() {
         return Err(LockError::new(LockErrorKind::AsyncContext).of(name));
     }

@@ -219,7 +219,8 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.kind.says())?;
         if let Some(name) = &self.0.name {
-            write!(f, " (lock `{name}`)")?;
+            let (noun, name) = name.noun();
+            write!(f, " ({noun} `{name}`)")?;
         }
         if let Some(detail) = &self.0.detail {
             write!(f, ": {detail}")?;

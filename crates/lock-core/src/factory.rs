@@ -47,6 +47,11 @@ impl LockFactory {
         &self.handle
     }
 
+    /// Returns the handle that guards share.
+    pub(crate) fn handle_of_guards(&self) -> Arc<Handle> {
+        self.handle.clone()
+    }
+
     pub(crate) fn from_handle(handle: Arc<Handle>) -> Self {
         Self { handle }
     }

@@ -1,7 +1,7 @@
 //! The guard of a held lock.
 
 use crate::{
-    driver::{Handle, HoldState, LockEntry, PendingRelease, guard_dropped},
+    driver::{Handle, HoldState, LockEntry, PendingRelease, downgrade, guard_dropped},
     error::LockError,
     hold::Hold,
     ids::FencingToken,
@@ -235,6 +235,13 @@ impl LockGuard {
         self.handle.check_process().map_err(|forked| forked.of(self.hold.name()))?;
         let answer = PendingRelease::start(&self.handle, &entry, self.hold.id()).await;
         answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
+    }
+
+    /// Lowers the weight of a permit to 1, in the background.
+    pub(crate) fn downgrade(&self) {
+        if let Some(entry) = self.entry.as_ref().filter(|_| !self.handle.is_forked()) {
+            downgrade(&self.handle, entry, self.hold.id());
+        }
     }
 
     /// Starts a [`release`](Self::release), which continues in the background.

@@ -1,9 +1,9 @@
 //! The ids of a process and of a lease, as stores see them, the random numbers that they are drawn from, and fencing
 //! tokens.
 
-use std::fmt;
 #[cfg(feature = "__internal")]
 use std::sync::Arc;
+use std::{fmt, num::NonZeroU64};
 use uuid::Uuid;
 
 /// The v4 UUID of a [`LockFactory`](crate::LockFactory), and so of a process. It distinguishes the holders of different
@@ -54,19 +54,22 @@ impl fmt::Debug for ProcessId {
 /// It is neither counted nor drawn ahead: a cloned virtual machine or a forked process would continue with the same
 /// UUID and the same numbers, find "its own" lease in the store, and be granted a lock that its twin holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LeaseNumber(u64);
+pub struct LeaseNumber(
+    /// The number plus 1, so that an `Option` of it needs no more room.
+    NonZeroU64,
+);
 
 impl LeaseNumber {
     /// Creates a number from the lower 63 of these bits, so that it fits the `i64` in which Java keeps a thread id.
     #[must_use]
     pub fn new(bits: u64) -> Self {
-        Self(bits & (i64::MAX as u64))
+        Self(NonZeroU64::MIN.saturating_add(bits & (i64::MAX as u64)))
     }
 
     /// Returns the number, at most `i64::MAX`.
     #[must_use]
     pub fn get(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 }
 
@@ -109,7 +112,7 @@ impl LeaseId {
 
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.process, self.number.0)
+        write!(f, "{}:{}", self.process, self.number.get())
     }
 }
 

@@ -39,6 +39,7 @@
 //! | [`inspect`] | the holder as the store sees it, its process, lists of held locks, and forced releases |
 //! | [`names`] | the types of a key's names and of the parts of a name, for use in signatures |
 //! | [`observer`] | events for metrics and logs |
+//! | [`permit`] | semaphores, read-write locks and fair locks |
 //! | [`set`] | several locks that are acquired together |
 //!
 //! # Testing
@@ -92,6 +93,7 @@ pub mod observer;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod options;
 mod owner;
+pub mod permit;
 pub mod set;
 #[cfg(feature = "signal")]
 mod signal;
@@ -150,9 +152,12 @@ pub mod __private {
         driver::has_timer,
         error::no_runtime,
         ids::Random,
-        name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
+        name::{TemplateName, escape as escape_part, reserved as reserved_name, semaphore_name, separates},
         observer::event::notify_all,
-        store::{Counter as TokenCounter, Held, LEAD as TOKEN_LEAD, Slot, draw as draw_tokens, expiry},
+        store::{
+            Counter as TokenCounter, Held, LEAD as TOKEN_LEAD, Pool, Ruling, Slot, draw as draw_tokens,
+            expiry,
+        },
         sync::lock_raw as lock,
         time::Backoff,
         wake::wake_together,
@@ -166,7 +171,7 @@ pub mod model {
     pub use crate::{
         machine::*,
         options::{HandOffBudget, Keep, TermValues, Terms},
-        store::Slot,
+        store::{Pool, Ruling, Slot},
     };
 }
 

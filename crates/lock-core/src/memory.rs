@@ -3,14 +3,14 @@
 use crate::{
     backend::{
         Backend, BackendError, Capabilities, Directory, ForceReleaseRequest, ForceReleased, Inspected,
-        NotifyWaiters, Operation, Outcome, Released, Reply, Store, StoredHold, Submission, SubscriberId,
-        SubscriptionRegistry, Subscriptions, WakeListener,
+        NotifyWaiters, Operation, Outcome, Released, Reply, Store, StoredHold, StoredPool, Submission,
+        SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
     clock::{Clock, SteadyClock},
     ids::ProcessId,
     inspect::{ListLimits, Listing, ProcessCard},
     name::LockName,
-    store::Slot,
+    store::{Pool, Ruling, Slot},
     sync::{Mutex, MutexGuard, lock, rank},
     time::UtcTime,
 };
@@ -55,7 +55,7 @@ pub struct MemoryBackend {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    slots: Mutex<rank::SlotMap, SlotMap>,
+    contents: Mutex<rank::SlotMap, Contents>,
     watchers: SubscriptionRegistry,
     /// Cards with the times at which they expire. Each write drops the expired ones.
     cards: Mutex<rank::CardMap, HashMap<ProcessId, (ProcessCard, UtcTime)>>,
@@ -71,18 +71,18 @@ impl MemoryBackend {
     /// Creates an empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let slots = Mutex::new(SlotMap::empty_since(clock.wall()));
+        let contents = Mutex::new(Contents::empty_since(clock.wall()));
         let (watchers, cards) = (SubscriptionRegistry::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { clock, slots, watchers, cards }) }
+        Self { inner: Arc::new(Inner { clock, contents, watchers, cards }) }
     }
 
     /// Applies a rule to the record of a name, with the time and the age of the data. For quorums, whose nodes have
     /// rules of their own.
     #[doc(hidden)]
     pub fn apply<R>(&self, name: &LockName, rule: impl FnOnce(&mut Slot, UtcTime, Duration) -> R) -> R {
-        let (mut slots, now) = self.inner.slots();
-        let age = slots.age(now);
-        slots.slot_or_new(name, now, |slot| rule(slot, now, age))
+        let (mut contents, now) = self.inner.contents();
+        let age = now.since(contents.since);
+        contents.locks.record_or_new(name, now, |slot| rule(slot, now, age))
     }
 }
 
@@ -94,7 +94,9 @@ impl Default for MemoryBackend {
 
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryBackend").field("names", &lock(&self.inner.slots).len()).finish_non_exhaustive()
+        f.debug_struct("MemoryBackend")
+            .field("names", &lock(&self.inner.contents).len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -110,9 +112,9 @@ impl From<MemoryBackend> for Store {
 impl MemoryBackend {
     /// Drops every lock and every counter, like a server that restarts empty, and reports a restart to its factories.
     pub fn clear(&self) {
-        let (mut slots, now) = self.inner.slots();
-        *slots = SlotMap::empty_since(now);
-        drop(slots);
+        let (mut contents, now) = self.inner.contents();
+        *contents = Contents::empty_since(now);
+        drop(contents);
         self.inner.watchers.server_restarted();
     }
 
@@ -134,8 +136,11 @@ impl MemoryBackend {
     /// # Ok(()) }
     /// ```
     pub fn lose(&self, name: &LockName) -> bool {
-        let (mut slots, now) = self.inner.slots();
-        slots.slot(name, |slot| {
+        let (mut contents, now) = self.inner.contents();
+        if name.is_pool() {
+            return contents.pools.record(name, |pool| !std::mem::take(&mut pool.holders).is_empty());
+        }
+        contents.locks.record(name, |slot| {
             let held = slot.inspect(now).map(|(lease, ..)| lease.to_string());
             held.is_some_and(|lease| slot.force_release(now, &lease) == ForceReleased::Released)
         })
@@ -144,14 +149,14 @@ impl MemoryBackend {
     /// Returns the number of stored names: held locks, and counters within their retention.
     #[must_use]
     pub fn names(&self) -> usize {
-        lock(&self.inner.slots).len()
+        lock(&self.inner.contents).len()
     }
 
     /// Returns the names that are held now, sorted.
     #[must_use]
     pub fn held(&self) -> Vec<LockName> {
-        let (mut slots, now) = self.inner.slots();
-        slots.held(now)
+        let (mut contents, now) = self.inner.contents();
+        contents.locks.names(now, Slot::is_held)
     }
 
     /// Returns the number of watched (factory, name) pairs.
@@ -164,7 +169,7 @@ impl MemoryBackend {
 #[async_trait]
 impl Backend for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("memory")
+        Capabilities::new("memory").with_permits()
     }
 
     fn server_now(&self, _: &LockName) -> Option<UtcTime> {
@@ -177,9 +182,14 @@ impl Backend for MemoryBackend {
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        if name.is_pool() {
+            let (mut contents, now) = self.inner.contents();
+            let pool = contents.pools.record(&name, |pool| pool.inspect(now));
+            return Ok(Reply::new(now, Inspected::Pool(pool)));
+        }
         let (now, held) = {
-            let (mut slots, now) = self.inner.slots();
-            (now, slots.slot(&name, |slot| slot.inspect(now)))
+            let (mut contents, now) = self.inner.contents();
+            (now, contents.locks.record(&name, |slot| slot.inspect(now)))
         };
         let outcome = held.map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
@@ -188,11 +198,20 @@ impl Backend for MemoryBackend {
     }
 
     async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
-        let (now, outcome) = {
-            let (mut slots, now) = self.inner.slots();
-            (now, slots.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
+        let (now, outcome, wakes) = {
+            let (mut contents, now) = self.inner.contents();
+            match r.name.is_pool() {
+                true => {
+                    let ruling = contents.pools.record(&r.name, |pool| pool.force_release(now, &r.seen));
+                    (now, ruling.outcome, ruling.wakes)
+                }
+                false => {
+                    let outcome = contents.locks.record(&r.name, |slot| slot.force_release(now, &r.seen));
+                    (now, outcome, outcome == ForceReleased::Released)
+                }
+            }
         };
-        if outcome == ForceReleased::Released {
+        if wakes {
             self.inner.watchers.released(&r.name);
         }
         Ok(Reply::new(now, outcome))
@@ -244,9 +263,12 @@ impl Directory for MemoryBackend {
     }
 
     async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
-        let (mut slots, now) = self.inner.slots();
-        let mut names = slots.held(now);
-        names.retain(|name| !name.is_reserved() && name.as_str().starts_with(&prefix));
+        let (mut contents, now) = self.inner.contents();
+        let mut names = contents.locks.names(now, Slot::is_held);
+        names.retain(|name| !name.is_reserved());
+        names.extend(contents.pools.names(now, |pool, now| pool.inspect(now) != StoredPool::default()));
+        // Pools are listed only under the beginning of their names.
+        names.retain(|name| name.as_str().starts_with(&prefix) && (!name.is_pool() || !prefix.is_empty()));
         let truncated = names.len() > limits.names();
         names.truncate(limits.names());
         Ok(Listing::new(names, truncated))
@@ -273,20 +295,25 @@ pub(crate) fn connect(name: &str) -> MemoryBackend {
 
 impl Inner {
     fn execute(&self, operation: &Operation) -> Reply<Outcome> {
-        let (mut slots, now) = self.slots();
+        if operation.name().is_pool() {
+            return self.execute_on_pool(operation);
+        }
+        let (mut contents, now) = self.contents();
+        let locks = &mut contents.locks;
         let outcome = match operation {
             Operation::Acquire(r) => {
                 let retention = r.retention.unless(Some(RETENTION));
-                let acquire =
-                    |slot: &mut Slot| slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
-                slots.slot_or_new(&r.name, now, acquire).into()
+                let acquire = |slot: &mut Slot| {
+                    slot.acquire(now, r.lease, r.duration, r.not_after, r.mode.clone(), retention)
+                };
+                locks.record_or_new(&r.name, now, acquire).into()
             }
             Operation::Renew(r) => {
-                slots.slot(&r.name, |slot| slot.renew(now, r.lease, r.duration, r.not_after)).into()
+                locks.record(&r.name, |slot| slot.renew(now, r.lease, r.duration, r.not_after)).into()
             }
             Operation::Release(r) => {
-                let released = slots.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left));
-                drop(slots);
+                let released = locks.record(&r.name, |slot| slot.release(now, r.lease, r.depth_left));
+                drop(contents);
                 match released {
                     Released::Released { .. } if r.notify != NotifyWaiters::No => {
                         Released::Released { listeners: Some(self.watchers.released(&r.name)) }
@@ -299,74 +326,110 @@ impl Inner {
         Reply::new(now, outcome)
     }
 
+    fn execute_on_pool(&self, operation: &Operation) -> Reply<Outcome> {
+        let (mut contents, now) = self.contents();
+        let rule = |pool: &mut Pool| pool.execute(now, operation, Some(RETENTION));
+        let Ruling { outcome, wakes } = match operation {
+            Operation::Acquire(_) => contents.pools.record_or_new(operation.name(), now, rule),
+            Operation::Renew(_) | Operation::Release(_) => contents.pools.record(operation.name(), rule),
+        };
+        drop(contents);
+        if wakes {
+            self.watchers.released(operation.name());
+        }
+        Reply::new(now, outcome)
+    }
+
     /// Locks the contents, and returns them with the time.
-    fn slots(&self) -> (MutexGuard<'_, rank::SlotMap, SlotMap>, UtcTime) {
-        let slots = lock(&self.slots);
-        (slots, self.clock.wall())
+    fn contents(&self) -> (MutexGuard<'_, rank::SlotMap, Contents>, UtcTime) {
+        let contents = lock(&self.contents);
+        (contents, self.clock.wall())
     }
 }
 
-/// The names of a store, swept so that one-off names do not accumulate.
-struct SlotMap {
+/// The records of a store.
+struct Contents {
     /// The time at which the store started or last lost its data.
     since: UtcTime,
-    slots: HashMap<LockName, Slot>,
+    locks: Records<Slot>,
+    pools: Records<Pool>,
+}
+
+impl Contents {
+    fn empty_since(since: UtcTime) -> Self {
+        Self { since, locks: Records::default(), pools: Records::default() }
+    }
+
+    fn len(&self) -> usize {
+        self.locks.of.len() + self.pools.of.len()
+    }
+}
+
+/// The record of a name.
+trait Record: Default {
+    /// Drops expired data, and returns `true` if nothing is left.
+    fn is_over(&mut self, now: UtcTime) -> bool;
+}
+
+impl Record for Slot {
+    fn is_over(&mut self, now: UtcTime) -> bool {
+        self.expire(now);
+        self.is_empty()
+    }
+}
+
+impl Record for Pool {
+    fn is_over(&mut self, now: UtcTime) -> bool {
+        self.expire(now);
+        self.is_empty()
+    }
+}
+
+/// Records by name, swept so that one-off names do not accumulate.
+struct Records<R> {
+    of: HashMap<LockName, R>,
     sweep_at: usize,
 }
 
-impl SlotMap {
-    /// Creates an empty map.
-    fn empty_since(since: UtcTime) -> Self {
-        Self { since, slots: HashMap::new(), sweep_at: 0 }
+impl<R> Default for Records<R> {
+    fn default() -> Self {
+        Self { of: HashMap::new(), sweep_at: 0 }
     }
+}
 
-    /// Returns the time since the store started or last lost its data.
-    fn age(&self, now: UtcTime) -> Duration {
-        now.since(self.since)
-    }
-
-    /// Applies `f` to the slot of `name`. An unknown name is not stored.
-    fn slot<R>(&mut self, name: &LockName, f: impl FnOnce(&mut Slot) -> R) -> R {
-        match self.slots.get_mut(name) {
-            Some(slot) => f(slot),
-            None => f(&mut Slot::default()),
+impl<R: Record> Records<R> {
+    /// Applies `f` to the record of `name`. An unknown name is not stored.
+    fn record<T>(&mut self, name: &LockName, f: impl FnOnce(&mut R) -> T) -> T {
+        match self.of.get_mut(name) {
+            Some(record) => f(record),
+            None => f(&mut R::default()),
         }
     }
 
-    /// Applies `f` to the slot of `name`, and stores the slot unless it is empty.
-    fn slot_or_new<R>(&mut self, name: &LockName, now: UtcTime, f: impl FnOnce(&mut Slot) -> R) -> R {
-        if let Some(slot) = self.slots.get_mut(name) {
-            return f(slot);
+    /// Applies `f` to the record of `name`, and stores it unless it is empty.
+    fn record_or_new<T>(&mut self, name: &LockName, now: UtcTime, f: impl FnOnce(&mut R) -> T) -> T {
+        if let Some(record) = self.of.get_mut(name) {
+            return f(record);
         }
-        if self.slots.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
-            self.sweep(now);
+        if self.of.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
+            self.of.retain(|_, record| !record.is_over(now));
+            self.sweep_at = self.of.len() * 2;
         }
-        let mut slot = Slot::default();
-        let made = f(&mut slot);
-        if !slot.is_empty() {
-            self.slots.insert(name.clone(), slot);
+        let mut record = R::default();
+        let made = f(&mut record);
+        if !record.is_over(now) {
+            self.of.insert(name.clone(), record);
         }
         made
     }
 
-    fn sweep(&mut self, now: UtcTime) {
-        self.slots.retain(|_, slot| {
-            slot.expire(now);
-            !slot.is_empty()
-        });
-        self.sweep_at = self.slots.len() * 2;
-    }
-
-    /// Returns the held names, sorted.
-    fn held(&mut self, now: UtcTime) -> Vec<LockName> {
-        let held = self.slots.iter_mut().filter_map(|(name, slot)| slot.inspect(now).map(|_| name.clone()));
-        let mut names: Vec<_> = held.collect();
+    /// Returns the names of the chosen records, sorted.
+    fn names(&mut self, now: UtcTime, chosen: impl Fn(&mut R, UtcTime) -> bool) -> Vec<LockName> {
+        let chosen =
+            self.of.iter_mut().filter_map(|(name, record)| chosen(record, now).then(|| name.clone()));
+        let mut names: Vec<_> = chosen.collect();
         names.sort();
         names
-    }
-
-    fn len(&self) -> usize {
-        self.slots.len()
     }
 }
 
@@ -389,14 +452,14 @@ mod tests {
             clock.advance(Duration::from_secs(1));
             let lease = LeaseId::new(process, LeaseNumber::new(number));
             let name = LockName::new(format!("order:{number}")).unwrap();
-            let (mut slots, now) = store.inner.slots();
-            slots.slot_or_new(&name, now, |slot| {
+            let (mut contents, now) = store.inner.contents();
+            contents.locks.record_or_new(&name, now, |slot| {
                 let mode = AcquireMode::New { reserve: 0, floor: None };
                 slot.acquire(now, lease, Duration::from_secs(30), now, mode, Some(RETENTION));
                 slot.release(now, lease, 0);
             });
         }
-        let names = lock(&store.inner.slots).len();
+        let names = lock(&store.inner.contents).len();
         assert!(names < 2_000, "{names} of {rounds} names are still kept");
     }
 }

@@ -1,6 +1,9 @@
 //! The options of a lock, the limits of a factory, their validation, and the terms of a lease that result from it.
 
-use crate::{backend::Retention, ids::FencingToken};
+use crate::{
+    backend::{Retention, Share},
+    ids::FencingToken,
+};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 /// Options for a lock: the length of its lease, its renewal, and its timeouts.
@@ -342,6 +345,7 @@ impl LockOptions {
             token_floor,
             retention,
             hand_off,
+            share: None,
         }))
     }
 
@@ -542,9 +546,16 @@ pub struct TermValues {
     pub retention: Retention,
     /// The budget for handing over a lease within this process.
     pub hand_off: HandOffBudget,
+    /// The part of the pool, if the hold is a permit.
+    pub share: Option<Share>,
 }
 
 impl Terms {
+    /// Returns these terms for a permit with this part of a pool.
+    pub(crate) fn with_share(&self, share: Share) -> Self {
+        Self::from(TermValues { share: Some(share), ..**self })
+    }
+
     /// Returns `true` if a hold's token exceeds the floor of these terms.
     pub(crate) fn allow(&self, token: FencingToken) -> bool {
         self.token_floor.is_none_or(|floor| token > floor)

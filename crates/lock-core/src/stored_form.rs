@@ -1,6 +1,6 @@
 //! The stored forms of names, times and tokens, for stores that keep records: text and numbers.
 
-use crate::{FencingToken, LockName, time::UtcTime};
+use crate::{FencingToken, LockName, ids::LeaseId, time::UtcTime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 impl Serialize for LockName {
@@ -25,6 +25,19 @@ impl Serialize for UtcTime {
 impl<'de> Deserialize<'de> for UtcTime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         u64::deserialize(from).map(Self::from_micros)
+    }
+}
+
+impl Serialize for LeaseId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LeaseId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not a lease id"))
     }
 }
 

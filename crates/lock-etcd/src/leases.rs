@@ -80,7 +80,7 @@ impl SessionStore for Server {
         }
         let reserve = match request.mode {
             AcquireMode::New { reserve, .. } => i64::from(reserve),
-            AcquireMode::Reenter { .. } => 0,
+            AcquireMode::Reenter { .. } | AcquireMode::Permit(_) => 0,
         };
         let grant = Grant { revision: taken.revision(), session: session.id };
         let first = grant.revision * TOKENS + offset;

@@ -173,6 +173,7 @@ impl AsyncBackend for QuorumBackend {
                 return acquire::acquire(&self.shared, request, reserve, floor).await;
             }
             AcquireMode::Reenter { depth } => Some(depth),
+            AcquireMode::Permit(_) => return Err(BackendError::without_permits("a quorum")),
         };
         let AcquireRequest { name, lease, duration, not_after, .. } = request;
         let item = Item { name, lease, duration, not_after, depth };

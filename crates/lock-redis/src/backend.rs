@@ -6,7 +6,7 @@ use crate::{
     connect::{Lazy, Plan},
     connection::Home,
     error::{RequestError, misconfigured},
-    keys::Keys,
+    keys::{self, Keys},
     ledger::Gathering,
     route::Route,
     script::{self, Script},
@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use lock_core::{
     LockError, LockName, Store, Worker,
     backend::{
-        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply,
-        Submission, SubscriberId, WakeListener,
+        Backend, BackendError, BackendExt as _, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        LeaseId, NotifyWaiters, ReleaseRequest, Released, Reply, Submission, SubscriberId, WakeListener,
     },
     clock::UtcTime,
 };
@@ -180,6 +180,24 @@ impl<C: Client> RedisBackend<C> {
         self.route(script.name).await?.run(script, &keys, &arguments).await
     }
 
+    /// Releases a permit or a place, like its process.
+    async fn force_release_of_permit(
+        &self,
+        r: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        let changed = |now| Reply::new(now, ForceReleased::HolderChanged);
+        let Some(lease) = LeaseId::parse(&r.seen) else {
+            let pool = self.inspect(r.name).await?;
+            return Ok(changed(pool.now));
+        };
+        let request = ReleaseRequest { name: r.name, lease, depth_left: 0, notify: NotifyWaiters::Yes };
+        let reply = self.release(request).await?;
+        Ok(match reply.outcome {
+            Released::Released { .. } => Reply::new(reply.now, ForceReleased::Released),
+            _ => changed(reply.now),
+        })
+    }
+
     /// Returns the script argument that indicates whether the channels are sharded.
     async fn sharded(&self, what: &str) -> Result<String, RequestError> {
         Ok(Keys::sharded(self.route(what).await?.pubsub()).to_owned())
@@ -189,7 +207,7 @@ impl<C: Client> RedisBackend<C> {
 #[async_trait]
 impl<C: Client> Backend for RedisBackend<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("redis").with_wakes_in_task()
+        Capabilities::new("redis").with_wakes_in_task().with_permits()
     }
 
     fn server_now(&self, name: &LockName) -> Option<UtcTime> {
@@ -206,10 +224,17 @@ impl<C: Client> Backend for RedisBackend<C> {
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        if name.is_pool() {
+            let keys = vec![name.as_str().to_owned(), keys::queue(&name)];
+            return Ok(self.run(&script::INSPECT_POOL, keys, Vec::new()).await?.inspected_pool()?);
+        }
         Ok(self.run(&script::INSPECT, vec![Keys::of(&name).lock], Vec::new()).await?.inspected()?)
     }
 
     async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
+        if r.name.is_pool() {
+            return self.force_release_of_permit(r).await;
+        }
         let Keys { lock, channel, .. } = Keys::of(&r.name);
         let arguments = vec![r.seen, channel, self.sharded(script::FORCE_RELEASE.name).await?];
         Ok(self.run(&script::FORCE_RELEASE, vec![lock], arguments).await?.forced()?)

@@ -102,6 +102,16 @@ fn ledger(what: &str, group: &GroupName) -> String {
     wrap(&format!("distlock:ledger:2:{what}"), group.as_str())
 }
 
+/// Returns the key of the queue of a pool, whose own key is its name.
+pub(crate) fn queue(name: &LockName) -> String {
+    wrap("distlock:queue", name.as_str())
+}
+
+/// Returns the keys on which the commands for a pool are tried.
+pub(crate) fn pool_probe(name: &LockName) -> [String; 2] {
+    ["distlock:probe", "distlock:probe2"].map(|prefix| wrap(prefix, name.as_str()))
+}
+
 /// Returns the key of a lock's fencing counter.
 pub(crate) fn counter(name: &LockName) -> String {
     counter_of(name.as_str())

@@ -67,6 +67,8 @@ scripts! {
     RENEW "renew" "renew a lease"
     RELEASE "release" "release a lock"
     BATCH "batch" "run a batch"
+    PERMITS "permits" "use a pool"
+    INSPECT_POOL "inspect_pool" "inspect a pool"
     INSPECT "inspect" "inspect a lock"
     FORCE_RELEASE "force_release" "force the release of a lock"
     PROBE "probe" "check the permissions"

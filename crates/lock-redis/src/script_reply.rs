@@ -13,7 +13,7 @@ use lock_core::{
     FencingToken,
     backend::{
         Acquired, Applied, BackendError, BackendErrorKind, ForceReleased, Inspected, Released, Renewed,
-        Reply, StoredHold,
+        Reply, StoredHold, StoredPermit, StoredPool,
     },
     clock::UtcTime,
 };
@@ -200,6 +200,7 @@ impl ScriptReply {
                 Ok(Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) })
             }
             ("busy" | "foreign", 1) => Ok(Acquired::Busy { remaining: self.remaining(0)? }),
+            ("queued", 1) => Ok(Acquired::Queued { remaining: self.remaining(0)? }),
             ("late", 0) => Ok(Acquired::Late),
             _ => Err(unexpected_reply(self.what)),
         })
@@ -246,6 +247,22 @@ impl ScriptReply {
                 Ok(Inspected::Held(StoredHold { lease, depth, remaining }))
             }
             _ => Err(unexpected_reply(self.what)),
+        })
+    }
+
+    pub(crate) fn inspected_pool(self) -> Result<Reply<Inspected>, RequestError> {
+        self.outcome(|| {
+            let holders = usize::try_from(self.number(0)?).map_err(|_| unexpected_reply(self.what))?;
+            let permit = |at: usize| -> Result<_, RequestError> {
+                let remaining = Duration::from_millis(self.number(at + 2)?);
+                Ok(StoredPermit { lease: self.text(at)?.to_owned(), weight: self.count(at + 1)?, remaining })
+            };
+            let mut permits = (1..self.len()).step_by(3).map(permit).collect::<Result<Vec<_>, _>>()?;
+            if self.word() != "pool" || holders > permits.len() {
+                return Err(unexpected_reply(self.what));
+            }
+            let waiters = permits.split_off(holders);
+            Ok(Inspected::Pool(StoredPool { holders: permits, waiters }))
         })
     }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 use lock_core::{LockName, backend::Submission};
 use std::{
-    sync::{Once, OnceLock, Weak},
+    sync::{Once, OnceLock, Weak, atomic::AtomicBool},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -37,6 +37,8 @@ pub(crate) struct Shared<C: Client> {
     /// Ensures that the warning about foreign counters is logged only once. In a fleet that shares fenced locks with
     /// Redisson, it applies to every name.
     foreign_counters: Once,
+    /// Set once the commands that pools need have been tried.
+    pub(crate) pools_probed: AtomicBool,
 }
 
 /// The settings for operations, which are the same for all servers of a backend.
@@ -117,6 +119,7 @@ impl<C: Client> Shared<C> {
             cluster,
             place,
             foreign_counters,
+            pools_probed: AtomicBool::new(false),
         }
     }
 

@@ -262,6 +262,9 @@ impl<S: SessionStore> AsyncBackend for SessionLocks<S> {
         let floor = match request.mode {
             AcquireMode::New { floor, .. } => floor,
             AcquireMode::Reenter { depth } => return self.reenter(request, depth).await,
+            AcquireMode::Permit(_) => {
+                return Err(BackendError::without_permits("a store that decides by majority"));
+            }
         };
         for _ in 0..ATTEMPTS {
             if self.time() > request.not_after {

@@ -1,14 +1,12 @@
 //! The values of columns.
 
+use crate::retention::RETENTION;
 use lock_core::{
     FencingToken, Retention,
     backend::{Applied, BackendError, BackendErrorKind},
     clock::UtcTime,
 };
 use std::time::Duration;
-
-/// The default time for which a counter is kept.
-const RETENTION: Duration = Duration::from_secs(60 * 60);
 
 /// Longer times and greater tokens are shortened to these, so that no sum of the server overflows.
 const MAX_MILLIS: i64 = 1_000_000_000_000_000;

@@ -19,8 +19,8 @@
 //! [`SqliteBackend`] stores locks in a file: they exclude the processes of one machine, without a server.
 //! [`PostgresBackend`] stores them in a PostgreSQL database, [`MySqlBackend`] in one of MariaDB (or MySQL 8.0, untested). A
 //! [`fence`](fence()) at the end of a transaction of the application makes it fail unless the hold is still the newest one.
-//! The first two keep the records of a scheduler's jobs as well, and [`finish_in`] commits the success of a run together with
-//! its effect.
+//! The first two keep semaphores, read-write locks and fair locks, and the records of a scheduler's jobs as well.
+//! [`finish_in`] commits the success of a run together with its effect.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -43,10 +43,14 @@ mod finish;
 mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod pools;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod renewals;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod retention;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

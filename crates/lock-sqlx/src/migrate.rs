@@ -2,11 +2,13 @@
 
 use lock_core::LockError;
 
-/// Creates the tables of locks in a PostgreSQL, MariaDB or MySQL database, and the schema of the URL, unless they exist.
+/// Creates the tables of locks in a PostgreSQL, MariaDB or MySQL database, and the schema of the URL, unless they exist. In
+/// a database of an earlier version of this crate, it creates the tables that are missing.
 ///
 /// The user of the URL needs the right to create them, and a direct connection: not one through a pooler. The users that
 /// take locks need the rights to select, insert, update and delete on `distlock_lock`, `distlock_fence` and `distlock_card`,
-/// in PostgreSQL on `distlock_run` as well, and to select on `distlock_meta`. Programs may call it at the same time.
+/// in PostgreSQL on `distlock_run` and (for semaphores, read-write locks and fair locks) `distlock_pool` as well, and to
+/// select on `distlock_meta`. Programs may call it at the same time.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

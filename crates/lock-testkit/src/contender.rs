@@ -4,8 +4,8 @@ use lock_core::{
     FencingToken, LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, Inspected, LeaseId,
-        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-        StoredHold,
+        LeaseNumber, NotifyWaiters, PermitRequest, Place, ProcessId, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, Share, StoredHold,
     },
     clock::UtcTime,
 };
@@ -111,6 +111,25 @@ impl Contender {
     pub async fn keep(&self, name: &LockName, depth: u32, duration: Duration) -> Acquired {
         let request = self.request(name, duration, AcquireMode::Reenter { depth }).await;
         self.send(request).await.outcome
+    }
+
+    /// Asks for a permit, with this place in the queue.
+    pub async fn ask(
+        &self,
+        name: &LockName,
+        lease: Duration,
+        share: Share,
+        place: Option<Place>,
+    ) -> Acquired {
+        let permit = PermitRequest { share, place, floor: None }.into();
+        let request = self.request(name, lease, AcquireMode::Permit(permit)).await;
+        self.send(request).await.outcome
+    }
+
+    /// Asks for a permit, with a place in the queue that has the id of the lease and a patience of [`LONG`].
+    pub async fn queue(&self, name: &LockName, weight: u32, limit: u32) -> Acquired {
+        let place = Place { id: self.lease, patience: LONG };
+        self.ask(name, LONG, Share { weight, limit }, Some(place)).await
     }
 
     /// Returns a renewal request for this lease.

@@ -11,6 +11,7 @@
 //!   thread.
 //! - [`contend_for_sets`]: runs tasks that contend for overlapping sets of locks, and checks
 //!   exclusion.
+//! - [`PermitRun`]: random operations on the pools of a store, whose answers must be those of the rules of pools.
 //! - [`RulesRun`]: random operations on a store, whose answers must be those of the store rules.
 //! - [`Seed`]: reproducible random numbers. A failing test prints its seed.
 //! - [`ThreadLog`]: captures the log of a single test's thread.
@@ -71,6 +72,7 @@ mod ledger_run;
 mod mariadb;
 #[cfg(all(unix, feature = "servers"))]
 mod network;
+mod permit_run;
 #[cfg(feature = "__planted")]
 pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
@@ -103,6 +105,7 @@ pub use ledger_run::LedgerRun;
 pub use mariadb::MariaDbServer;
 #[cfg(all(unix, feature = "servers"))]
 pub use network::Network;
+pub use permit_run::PermitRun;
 #[cfg(all(unix, feature = "servers"))]
 pub use postgres::PostgresServer;
 #[cfg(all(unix, feature = "servers"))]

@@ -2,14 +2,17 @@
 
 use crate::{
     detach::DetachedTasks,
-    handle::Acquire,
+    handle::{Acquire, LockStatus, PermitStatus},
+    key::KeyError,
     log::{LoggedMistakes, OutageLine},
     observer::{ObserverList, Observers},
     policy::{OnLost, ReleaseOn, WithoutLock},
-    reject::{KeyHash, Rejection, RejectionBody, boxed, not_started},
+    reject::{KeyHash, RejectReason, Rejection, RejectionBody, boxed, not_started},
 };
 use http::{Extensions, Method, Response, StatusCode, request::Parts};
-use lock_core::{Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet};
+use lock_core::{
+    Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, permit::Semaphore, set::LockSet,
+};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -53,6 +56,8 @@ pub(crate) enum MaxHold {
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) locks: LockFactory,
+    /// The number of permits of each key, if requests acquire permits instead of locks.
+    pub(crate) limit: Option<u32>,
     pub(crate) options: Option<LockOptions>,
     pub(crate) max_hold: MaxHold,
     pub(crate) wait: Duration,
@@ -75,12 +80,15 @@ pub(crate) struct Config {
     /// A lock with the layer's options, created by the first request. Checking the options for
     /// every request would dominate the cost.
     template: OnceLock<Lock>,
+    /// The same for permits.
+    semaphore: OnceLock<Semaphore>,
 }
 
 impl Config {
     pub(crate) fn new(locks: LockFactory) -> Self {
         Self {
             locks,
+            limit: None,
             options: None,
             max_hold: MaxHold::Default,
             wait: DEFAULT_WAIT,
@@ -101,6 +109,7 @@ impl Config {
             log: Arc::default(),
             key_hash_secret: None,
             template: OnceLock::new(),
+            semaphore: OnceLock::new(),
         }
     }
 
@@ -122,7 +131,32 @@ impl Config {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
 
-    pub(crate) fn acquire(&self, names: &LockNames) -> Result<Acquire, LockError> {
+    /// Starts to acquire the locks with these names, or the permit with this name.
+    pub(crate) fn acquire(&self, names: &LockNames) -> Result<Acquire, RejectReason> {
+        let acquire = match (self.limit, names.single()) {
+            (None, _) => self.acquire_locks(names),
+            (Some(limit), Some(name)) => self.acquire_permit(name, limit),
+            (Some(_), None) => {
+                let error = "a permit has one name: use a `LockLayer` for a key of several names";
+                return Err(RejectReason::Key(KeyError::misconfigured(error)));
+            }
+        };
+        acquire.map_err(|error| RejectReason::of(error, self.wait))
+    }
+
+    fn acquire_permit(&self, name: &LockName, limit: u32) -> Result<Acquire, LockError> {
+        let semaphore = match self.semaphore.get() {
+            Some(semaphore) => semaphore,
+            None => {
+                let semaphore =
+                    self.locks.semaphore(name.clone(), limit)?.with_options(self.lock_options())?;
+                self.semaphore.get_or_init(|| semaphore)
+            }
+        };
+        Ok(Acquire::Permit(Box::new(semaphore.acquire_named(name.clone(), self.wait)?)))
+    }
+
+    fn acquire_locks(&self, names: &LockNames) -> Result<Acquire, LockError> {
         if let Some(name) = names.single() {
             return Ok(Acquire::One(self.template(name)?.acquire_named(name.clone(), self.wait)));
         }
@@ -142,10 +176,18 @@ impl Config {
         Ok(self.template.get_or_init(|| template))
     }
 
-    /// Changes a setting, and discards the template lock, which depends on the settings.
+    /// Leaves the outcome in the extensions of the request, for its handler.
+    pub(crate) fn report(&self, status: LockStatus, extensions: &mut Extensions) {
+        match self.limit {
+            Some(_) => drop(extensions.insert(PermitStatus::of(status))),
+            None => drop(extensions.insert(status)),
+        }
+    }
+
+    /// Changes a setting, and discards the templates, which depend on the settings.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
         change(self);
-        self.template = OnceLock::new();
+        (self.template, self.semaphore) = (OnceLock::new(), OnceLock::new());
     }
 
     /// Returns an error if the options, `max_hold` and the factory's limits conflict.
@@ -172,7 +214,12 @@ impl Config {
     /// an outer idempotency layer does not store it.
     pub(crate) fn answer(&self, rejection: Rejection) -> Response<RejectionBody> {
         let suggests_retry = rejection.retry_after().is_some();
-        let response = (self.on_reject)(rejection);
+        // A caller has to tell a rejection from a response of the service that it calls.
+        let reported = self.limit.map(|_| rejection.clone());
+        let mut response = (self.on_reject)(rejection);
+        if let Some(rejection) = reported {
+            response.extensions_mut().insert(rejection);
+        }
         if suggests_retry { not_started(response) } else { response }
     }
 

@@ -1,8 +1,8 @@
-//! The extractors of axum: the lock of a request, and the lock of a parsed value.
+//! The extractors of axum: the lock of a request, the lock of a parsed value, and the permit of a request.
 
 use crate::{
     config::matched_route,
-    handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
+    handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView, PermitHandle, PermitStatus},
     in_handler::LockSlot,
     reject::{Details, ProblemType},
 };
@@ -12,7 +12,7 @@ use axum::{
 };
 use http::{Extensions, StatusCode, request::Parts};
 use lock_core::LockKey;
-use std::{future::Future, ops::Deref};
+use std::{convert::Infallible, future::Future, ops::Deref};
 
 /// An extractor that also acquires the lock for its value:
 /// `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
@@ -201,6 +201,36 @@ fn view<H: LockView>(parts: &Parts) -> Result<H, LockMissing> {
     let comes_later = status.is_none() && parts.extensions.get().is_some_and(LockSlot::is_needed);
     let handle = if comes_later { Err(LockMissing::BeforeLock) } else { H::of(status) };
     handle.map_err(|missing| missing.log(matched_route(&parts.extensions)))
+}
+
+impl<S: Sync> FromRequestParts<S> for PermitStatus {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        let status = parts.extensions.get().cloned().ok_or(LockMissing::NoPermitLayer);
+        status.map_err(|missing| missing.log(matched_route(&parts.extensions)))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for PermitHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, LockMissing> {
+        match PermitStatus::from_request_parts(parts, state).await? {
+            PermitStatus::Held(permit) => Ok(permit),
+            PermitStatus::PassedThrough(_) => {
+                Err(LockMissing::NoPermit.log(matched_route(&parts.extensions)))
+            }
+        }
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for PermitHandle {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().and_then(PermitStatus::permit).cloned())
+    }
 }
 
 impl IntoResponse for LockMissing {

@@ -281,7 +281,7 @@ impl<D> LockLayer<(), D> {
         self.with_key(LockSlot::not_needed())
     }
 
-    fn with_key<K>(self, key: K) -> LockLayer<K, D> {
+    pub(crate) fn with_key<K>(self, key: K) -> LockLayer<K, D> {
         let this = self.with(|config| config.log = Arc::default());
         LockLayer { config: this.config, key, disconnect: PhantomData }
     }
@@ -705,12 +705,11 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Returns the settings.
-    #[cfg(feature = "idempotency")]
     pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         Arc::make_mut(&mut self.config).change(change);
         self
     }
@@ -733,7 +732,7 @@ impl<K: fmt::Debug, D> fmt::Debug for LockLayer<K, D> {
 
 /// Panics with the error and its cause.
 #[track_caller]
-fn or_panic<K, D>(layer: Result<LockLayer<K, D>, impl fmt::Display>) -> LockLayer<K, D> {
+pub(crate) fn or_panic<L>(layer: Result<L, impl fmt::Display>) -> L {
     match layer {
         Ok(layer) => layer,
         Err(error) => panic!("{error:#}"),
@@ -750,7 +749,7 @@ impl<S, K: LayerKey<S, D>, D> Layer<S> for LockLayer<K, D> {
 
 /// The key of a complete layer.
 #[diagnostic::on_unimplemented(
-    message = "this `LockLayer` has no key",
+    message = "this layer has no key",
     label = "a layer without a key",
     note = "add one with `.key(…)`, `.keys(…)`, `.body_key(…)` or `.in_handler()`, or use `.locked(&lock, …)` on the route"
 )]

@@ -154,6 +154,10 @@
 //! wait expires. If two layers are created by [`in_handler`](LockLayer::in_handler), the handler
 //! uses only the inner one. Use a single layer with a key of several names instead.
 //!
+//! # Permits
+//! A [`PermitLayer`] has the same keys, policies and rejections, and serves up to *n* requests per key at a time in the
+//! whole fleet. It also limits outgoing calls, around a client.
+//!
 //! # Behind a proxy
 //! After a 503, a proxy can retry the request at another server. This is correct for most
 //! rejections, since no work was done. After `lost`, the handler was dropped at an `.await` and may
@@ -217,6 +221,7 @@ mod layer;
 mod locked_ext;
 mod log;
 pub mod observer;
+mod permit;
 mod policy;
 mod reject;
 mod request;
@@ -227,12 +232,13 @@ pub use buffer::BufferRequestLayer;
 pub use detach::{DetachedTasks, DrainTimeout};
 #[cfg(feature = "axum")]
 pub use extract::{Locked, LockedRejection};
-pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus};
+pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, PermitHandle, PermitStatus};
 pub use in_handler::LockSlot;
 pub use key::{InvalidKey, KeyError, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 #[cfg(feature = "axum")]
 pub use locked_ext::LockedExt;
+pub use permit::PermitLayer;
 pub use policy::{OnLost, ReleaseOn, WithoutLock};
 pub use reject::{BoxError, KeyHash, RejectReason, Rejection};
 

@@ -99,7 +99,7 @@ impl LockRequest {
         let entered = self.enter_queue();
         let names = self.names.insert(names);
         entered?;
-        self.config.acquire(names).map_err(|error| RejectReason::of(error, self.config.wait))
+        self.config.acquire(names)
     }
 
     /// Reserves a task for the handler, if the layer detaches handlers.

@@ -355,6 +355,6 @@ impl Server {
 fn reserve(request: &AcquireRequest) -> u32 {
     match request.mode {
         AcquireMode::New { reserve, .. } => reserve,
-        AcquireMode::Reenter { .. } => 0,
+        AcquireMode::Reenter { .. } | AcquireMode::Permit(_) => 0,
     }
 }

@@ -52,6 +52,8 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         Contestant::QuorumFloor => with::<contestants::QuorumFloor>(order),
         Contestant::Postgres => with::<contestants::Postgres>(order),
         Contestant::PostgresFloor => with::<contestants::PostgresFloor>(order),
+        Contestant::Fair => with::<contestants::Fair>(order),
+        Contestant::OneSemaphore => with::<contestants::OneSemaphore>(order),
         Contestant::Sqlite => with::<contestants::Sqlite>(order),
         Contestant::SqliteFloor => with::<contestants::SqliteFloor>(order),
         Contestant::Etcd => with::<contestants::Etcd>(order),

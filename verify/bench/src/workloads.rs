@@ -40,6 +40,8 @@ pub(crate) enum Workload {
     Memory,
     /// Measure a request through `LockLayer` with a free in-memory lock
     Tower,
+    /// Measure fair locks and semaphores on Redis
+    Permits,
     /// Measure locks in PostgreSQL and in an SQLite file
     Sql,
     /// Measure locks in etcd and in ZooKeeper
@@ -49,7 +51,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Uncontended,
         Self::Parallel,
         Self::Quorum,
@@ -60,6 +62,7 @@ impl Workload {
         Self::Held,
         Self::Memory,
         Self::Tower,
+        Self::Permits,
         Self::Sql,
         Self::Clusters,
         Self::Growth,
@@ -67,7 +70,7 @@ impl Workload {
 
     /// Returns the workloads of `all`. A short run skips `growth`, the last one.
     pub(crate) fn all(effort: Effort) -> &'static [Self] {
-        if effort == Effort::Quick { &Self::ALL[..12] } else { &Self::ALL }
+        if effort == Effort::Quick { &Self::ALL[..13] } else { &Self::ALL }
     }
 
     /// Returns the heading of the tables.
@@ -85,6 +88,7 @@ impl Workload {
             Self::Held => "Held locks, renewed with the default lease",
             Self::Memory => "In memory",
             Self::Tower => "A request under a free in-memory lock",
+            Self::Permits => "Permits on Redis",
             Self::Sql => "Databases",
             Self::Clusters => "Stores with sessions",
             Self::Growth => "Growth, server alone on a processor",
@@ -104,6 +108,7 @@ impl Workload {
             Self::Held => held(effort),
             Self::Memory => memory(effort),
             Self::Tower => tower(effort),
+            Self::Permits => permits(effort),
             Self::Sql => stores(
                 effort,
                 &[
@@ -470,6 +475,48 @@ fn stores(effort: Effort, stores: &[(&str, [Contestant; 2])]) -> Vec<Case> {
         ]
     };
     stores.iter().flat_map(|&(name, contestants)| of(name, contestants)).collect()
+}
+
+/// Compares permits with locks.
+fn permits(effort: Effort) -> Vec<Case> {
+    let case = |label: &str, measurement, contestants: [Contestant; 2], columns: &[Metric], compared| Case {
+        series: None,
+        label: label.to_owned(),
+        measurement,
+        contestants: contestants.into(),
+        rounds: effort.rounds(),
+        columns: columns.to_vec(),
+        ratios: Vec::from_iter(compared)
+            .into_iter()
+            .map(|metric| Ratio { metric, to: Contestant::Fred })
+            .collect(),
+    };
+    let alone = |tasks| {
+        let load = Load::uncontended(tasks, effort.window());
+        cycles(effort, load, 1, Placement::Free, None)
+    };
+    let hand_over = Load {
+        pause: Duration::from_millis(2),
+        ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window())
+    };
+    let (count, window) = (effort.waiters(), effort.waiting());
+    let waiters = Measurement::Waiters { count, window, settle: Duration::from_secs(4).min(window) };
+    let rates = [Metric::Rate, Metric::CycleP50, Metric::ClientCpu, Metric::ServerCpu];
+    let waits = [Metric::HandoverP50, Metric::HandoverP99];
+    let memory = [Metric::CommandRate, Metric::HeapBytes, Metric::ResidentBytes];
+    let (fair, one) = ([Contestant::Fair, Contestant::Fred], [Contestant::OneSemaphore, Contestant::Fred]);
+    vec![
+        case("uncontended, 1 task", alone(1), fair, &rates, Some(Metric::CycleP50)),
+        case("64 tasks, a lock each or one semaphore", alone(64), one, &rates, Some(Metric::Rate)),
+        case(
+            "2 processes, 1 task each, held for 5 ms",
+            cycles(effort, hand_over, 2, Placement::Free, None),
+            fair,
+            &waits,
+            Some(Metric::HandoverP50),
+        ),
+        case(&format!("{count} waiters"), waiters, fair, &memory, None),
+    ]
 }
 
 fn tower(effort: Effort) -> Vec<Case> {

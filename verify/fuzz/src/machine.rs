@@ -350,6 +350,7 @@ fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
         retention: lock_core::Retention::Backend,
         hand_off: HandOffBudget { passes: u.int_in_range(0..=3)?, within: millis_below(u, 20)? },
         min_hold: if u.ratio(1_u8, 4)? { lease / 2 } else { Duration::ZERO },
+        share: None,
     }))
 }
 

@@ -1,11 +1,11 @@
 //! A process: its machine, the pending calls of its driver, and the beliefs of its application about holds.
 
-use crate::{message::Ask, store::draws_from};
+use crate::{config::Config, message::Ask, store::draws_from};
 use lock_core::{
     FencingToken,
     backend::LeaseNumber,
     clock::Moment,
-    model::{HoldId, Machine, MachineConfig, TermValues},
+    model::{Command, Env, Event, HoldId, Machine, MachineConfig, PoolMachine, TermValues},
 };
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) struct Open {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
-    pub(crate) machine: Machine,
+    pub(crate) machine: AnyMachine,
     /// The latest lease id that may be in the store.
     pub(crate) drawn: u64,
     /// `true` once an acquire was not answered. Its lease id is repeated.
@@ -63,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) tickets_drawn: u64,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
+    /// `true` once the process has ended without a word.
+    pub(crate) dead: bool,
     /// The error of its estimate of the server's clock, in µs.
     pub(crate) wrong_by: i64,
     /// `true` if the subscription was acknowledged and has not ended.
@@ -77,6 +79,56 @@ pub(crate) struct Client {
     pub(crate) range: Option<(LeaseNumber, FencingToken)>,
     /// The hand-offs of the current lease, if its options allow any.
     pub(crate) chain: Option<Chain>,
+}
+
+/// The state machine of a process: that of a lock or that of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant)] // all machines of a search are of one kind
+pub(crate) enum AnyMachine {
+    Lock(Machine),
+    Pool(PoolMachine),
+}
+
+impl AnyMachine {
+    fn new(rules: MachineConfig) -> Self {
+        if rules.pool { Self::Pool(PoolMachine::new(rules)) } else { Self::Lock(Machine::new(rules)) }
+    }
+
+    pub(crate) fn handle(&mut self, now: Moment, event: Event, env: &mut dyn Env, out: &mut Vec<Command>) {
+        match self {
+            Self::Lock(machine) => machine.handle(now, event, env, out),
+            Self::Pool(machine) => machine.handle(now, event, env, out),
+        }
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<Moment> {
+        match self {
+            Self::Lock(machine) => machine.wake_at(),
+            Self::Pool(machine) => machine.wake_at(),
+        }
+    }
+
+    pub(crate) fn waiters(&self) -> usize {
+        match self {
+            Self::Lock(machine) => machine.waiters(),
+            Self::Pool(machine) => machine.waiters(),
+        }
+    }
+
+    /// Returns `true` if the lock, or a permit, is held.
+    pub(crate) fn is_holding(&self) -> bool {
+        match self {
+            Self::Lock(machine) => machine.holder().is_some(),
+            Self::Pool(machine) => machine.holders().next().is_some(),
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        match self {
+            Self::Lock(machine) => machine.is_drained(),
+            Self::Pool(machine) => machine.is_drained(),
+        }
+    }
 }
 
 /// A lease that is handed off within its process, as tracked by the checker.
@@ -95,15 +147,16 @@ pub(crate) struct Chain {
 }
 
 impl Client {
-    pub(crate) fn new(process: usize, wrong_by: i64) -> Self {
+    pub(crate) fn new(config: &Config, process: usize) -> Self {
         let rules = MachineConfig {
             max_waiters: 8,
             push: true,
             unsubscribed_poll: MAX_WAIT,
             lease_per_attempt: false,
+            pool: config.is_pool(),
         };
         Self {
-            machine: Machine::new(rules),
+            machine: AnyMachine::new(rules),
             drawn: draws_from(process),
             unanswered: false,
             calls: Vec::new(),
@@ -115,7 +168,8 @@ impl Client {
             tickets_drawn: 0,
             paused: false,
             closed: false,
-            wrong_by,
+            dead: false,
+            wrong_by: if process == 0 { config.wrong_estimate } else { 0 },
             watching: false,
             retired: Leases::default(),
             granted: Leases::default(),
@@ -151,7 +205,7 @@ impl Client {
 
     /// Returns `true` if nothing is held or requested, which a copy would share.
     pub(crate) fn can_be_copied(&self) -> bool {
-        let idle = self.calls.is_empty() && self.beliefs.is_empty() && self.machine.holder().is_none();
+        let idle = self.calls.is_empty() && self.beliefs.is_empty() && !self.machine.is_holding();
         idle && !self.unanswered && !self.closed && !self.paused
     }
 
@@ -189,6 +243,10 @@ pub(crate) struct Belief {
     /// The end of its validity, by the clock of the process.
     pub(crate) deadline: Moment,
     pub(crate) guards: u32,
+    /// The weight of the permit; that of a lock is 1.
+    pub(crate) weight: u32,
+    /// `true` if its weight may be lowered.
+    pub(crate) lowers: bool,
     /// `true` if guards are released explicitly.
     pub(crate) by_hand: bool,
     /// `true` once the deadline was seen to pass before the machine reported the end.

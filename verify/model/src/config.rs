@@ -3,6 +3,7 @@
 use crate::laws::Law;
 use lock_core::{
     Retention,
+    backend::Share,
     model::{HandOffBudget, Keep, TermValues},
 };
 use lock_testkit::planted::PlantedBug;
@@ -36,6 +37,8 @@ pub struct Budget {
     pub close: u8,
     /// Copies of the first process; see [`Config::copied`].
     pub copy: u8,
+    /// Processes that end without a word, with what they hold and wait for.
+    pub die: u8,
 }
 
 impl Budget {
@@ -53,6 +56,7 @@ impl Budget {
         suspect: 0,
         close: 0,
         copy: 0,
+        die: 0,
     };
 
     /// Returns the sum of both budgets.
@@ -71,6 +75,7 @@ impl Budget {
             suspect: self.suspect + other.suspect,
             close: self.close + other.close,
             copy: self.copy + other.copy,
+            die: self.die + other.die,
         }
     }
 }
@@ -97,13 +102,18 @@ pub struct Want {
     pub wait: Wait,
     /// `true` if its guard is released explicitly instead of dropped.
     pub by_hand: bool,
+    /// The part of a pool, if this is an acquire of a permit. All acquires of a search are, or none is.
+    pub share: Option<Share>,
+    /// `true` if the weight of its permit may be lowered to 1 while it is held.
+    pub lowers: bool,
 }
 
 impl Want {
     /// Creates an acquire by this owner with a lease of the usual length.
     #[must_use]
     pub const fn of(owner: u64) -> Self {
-        Self { owner, terms: LONG, wait: Wait::Forever, by_hand: false }
+        let (share, lowers) = (None, false);
+        Self { owner, terms: LONG, wait: Wait::Forever, by_hand: false, share, lowers }
     }
 
     /// Creates an acquire with a short lease.
@@ -116,6 +126,18 @@ impl Want {
     #[must_use]
     pub const fn fixed(owner: u64) -> Self {
         Self { terms: FIXED, ..Self::of(owner) }
+    }
+
+    /// Creates an acquire of a permit of a pool, with a short lease.
+    #[must_use]
+    pub const fn permit(weight: u32, limit: u32) -> Self {
+        Self { share: Some(Share { weight, limit }), ..Self::short(1) }
+    }
+
+    /// Allows that the weight of its permit is lowered to 1 while it is held, as a writer becomes a reader.
+    #[must_use]
+    pub const fn lowering(self) -> Self {
+        Self { lowers: true, ..self }
     }
 
     /// Allows this many hand-offs of the lease, within a second.
@@ -172,6 +194,7 @@ const fn terms(lease: u64, every: u64) -> TermValues {
         token_floor: None,
         retention: Retention::Backend,
         hand_off: HandOffBudget { passes: 0, within: Duration::ZERO },
+        share: None,
     }
 }
 
@@ -196,7 +219,7 @@ pub struct Config {
     /// `true` if the name was used before. Only then can a grant at the beginning reserve tokens.
     pub used_before: bool,
     /// `true` to require more than is promised: no waiter sleeps much longer than the lease for which it waits, even if
-    /// that lease ends without a release.
+    /// that lease ends without a release, or than a free permit because another waiter of its process asks instead.
     pub punctual: bool,
     /// The only promise to check, which shows that it can be broken at all.
     pub only: Option<Law>,
@@ -246,6 +269,17 @@ impl Config {
 
     pub(crate) fn has(&self, bug: PlantedBug) -> bool {
         self.bug == Some(bug)
+    }
+
+    /// Returns `true` if the acquires are those of permits.
+    pub(crate) fn is_pool(&self) -> bool {
+        self.scripts[0].first().is_some_and(|want| want.share.is_some())
+    }
+
+    /// Returns the smallest and the largest limit of the pool; that of a lock is 1.
+    pub(crate) fn limits(&self) -> (u32, u32) {
+        let limits = || self.scripts.iter().flatten().map(|want| want.share.map_or(1, |share| share.limit));
+        (limits().min().unwrap_or(1), limits().max().unwrap_or(1))
     }
 
     /// Returns the sum of all minimum holds, which lengthen the waits.

@@ -55,6 +55,7 @@ pub fn drain(config: &Config, world: &World, keep_acts: bool) -> Drained {
     let from = run.world.time();
     // A shutdown leaves a lease whose minimum is not over to expire.
     let is_left = !config.min_holds().is_zero() && world.clients.iter().any(|client| client.closed);
+    let is_left = is_left || world.clients.iter().any(|client| client.dead);
     let bound = if world.store.haunted || is_left { BOUND_AFTER_AN_EXPIRY } else { BOUND };
     let bound = bound + config.min_holds();
     let mut waited = Duration::ZERO;
@@ -102,7 +103,11 @@ impl Run<'_> {
     /// Returns `true` if nobody wants anything and nothing is under way, or if a promise was broken.
     fn is_over(&self) -> bool {
         let drained = self.world.clients.iter().all(|client| client.is_drained());
-        !self.world.broken.is_none() || drained && self.world.net.is_empty() && !self.is_left_to_expire()
+        !self.world.broken.is_none()
+            || drained
+                && self.world.net.is_empty()
+                && !self.is_left_to_expire()
+                && !self.is_left_by_the_dead()
     }
 
     /// Returns `true` if the store has a lease that a shutdown did not release because its minimum was not over.
@@ -110,6 +115,11 @@ impl Run<'_> {
         let closed = |process: usize| self.world.clients.get(process).is_some_and(|client| client.closed);
         let left = |(lease, ..): (LeaseId, _, _)| closed(drawn_by(lease.number()));
         !self.config.min_holds().is_zero() && self.world.store.held(self.world.now).is_some_and(left)
+    }
+
+    /// Returns `true` if the store has something that a dead process cannot give up.
+    fn is_left_by_the_dead(&self) -> bool {
+        self.world.clients.iter().any(|client| client.dead) && self.world.store.is_taken(self.world.now)
     }
 
     /// Returns `true` if something remains to be done before that time.
@@ -152,11 +162,18 @@ impl Run<'_> {
 
     fn depths_agree(&mut self) {
         let stored = self.world.store.held(self.world.now);
+        let permits = self.world.store.permits(self.world.now);
         let mut broken = Broken::default();
         for (process, client) in self.world.clients.iter().enumerate() {
             let now = self.world.local(self.config, process);
             let valid = client.beliefs.iter().filter(|belief| belief.is_valid(now));
             for belief in valid.filter(|belief| belief.epoch == self.world.store.epoch) {
+                if self.config.is_pool() {
+                    let own = permits.holders.get(&id_of(belief.id.lease));
+                    let agrees = |weight| weight == belief.weight || self.world.store.blurred;
+                    broken.unless(own.is_some_and(|permit| agrees(permit.weight)), Law::Depth);
+                    continue;
+                }
                 let own = stored.filter(|(lease, ..)| *lease == id_of(belief.id.lease));
                 let agrees = |depth| depth == belief.guards || self.world.store.blurred;
                 broken.unless(own.is_some_and(|(_, depth, _)| agrees(depth)), Law::Depth);
@@ -166,9 +183,11 @@ impl Run<'_> {
         self.world.count(self.config);
     }
 
-    /// Checks that the store is empty. A restored state may contain a lease of a process that is gone, which expires.
+    /// Checks that the store is empty, and that a pool grants its whole limit. A restored state may contain a lease of a process that is gone, which expires.
     fn nothing_is_left(&mut self) {
-        let left = self.world.store.held(self.world.now).is_some() && !self.world.store.haunted;
+        let now = self.world.now;
+        let is_whole = !self.config.is_pool() || self.world.store.grants(now, self.config.limits().1);
+        let left = (self.world.store.is_taken(now) || !is_whole) && !self.world.store.haunted;
         self.world.broken.unless(!left || !self.world.broken.is_none(), Law::NoOrphan);
         let answered = self.world.clients.iter().all(|client| client.tickets.is_empty());
         self.world.broken.unless(answered || !self.world.broken.is_none(), Law::NoPanic);

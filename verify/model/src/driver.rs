@@ -5,17 +5,17 @@
 
 use crate::{
     client::{Belief, Call, Chain, Open},
-    config::{Config, TIMEOUT, Wait},
+    config::{Config, TIMEOUT, Wait, Want},
     laws::Law,
     message::{Ask, Body, Message},
-    store::{id_of, server_time},
+    store::{drawn_by, id_of, server_time},
     world::{Kept, World},
 };
 use lock_core::{
     FencingToken, LockName, ReleaseOutcome,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Operation, ProcessId, ReleaseRequest, Released, RenewRequest,
-        Reply,
+        AcquireMode, AcquireRequest, Acquired, LeaseNumber, Operation, PermitRequest, ProcessId,
+        ReleaseRequest, Released, RenewRequest, Reply,
     },
     clock::{Moment, UtcTime},
     model::{
@@ -35,6 +35,8 @@ use uuid::Uuid;
 /// Lease ids are counted, and jitter is a few microseconds, so that each path is deterministic.
 struct Draws {
     next: u64,
+    /// The number of ids that were drawn.
+    drawn: u64,
     server: UtcTime,
 }
 
@@ -49,7 +51,9 @@ impl Env for Draws {
     }
 
     fn unique(&mut self) -> Option<u64> {
-        Some(self.next)
+        // A pool draws one for each of its waiters.
+        self.drawn += 1;
+        Some(self.next + self.drawn - 1)
     }
 
     fn jitter(&mut self) -> u64 {
@@ -69,8 +73,10 @@ impl World {
             let Some(event) = self.heard(config, process, event) else { continue };
             let now = self.local(config, process);
             let server = self.now.saturating_add_signed(self.clients[process].wrong_by);
+            let next = self.unasked(config, process, &event);
             let client = self.client(process);
-            let mut draws = Draws { next: client.drawn + 1, server: server_time(server) };
+            let next = next.map_or(client.drawn + 1, LeaseNumber::get);
+            let mut draws = Draws { next, drawn: 0, server: server_time(server) };
             let mut commands = Vec::new();
             let handled = catch_unwind(AssertUnwindSafe(|| {
                 client.machine.handle(now, event, &mut draws, &mut commands);
@@ -101,6 +107,12 @@ impl World {
                 let ask = match mode {
                     AcquireMode::Reenter { depth } => Ask::Keep { lease, duration, not_after, depth },
                     AcquireMode::New { reserve, .. } => Ask::Take { lease, duration, not_after, reserve },
+                    AcquireMode::Permit(request) => {
+                        let PermitRequest { share, place, .. } = *request;
+                        let (weight, limit) = (share.weight, share.limit);
+                        let place = place.map(|place| (place.id.number(), place.patience));
+                        Ask::Permit { lease, duration, not_after, weight, limit, place }
+                    }
                 };
                 let client = self.client(process);
                 client.drawn = client.drawn.max(lease.get());
@@ -191,13 +203,16 @@ impl World {
             }
             // The application presents the token to the resource. It may only be refused if the store has lost the
             // token in the meantime.
-            self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
+            let is_fenced = id.token > self.fence || epoch != self.store.epoch;
+            // Permits are held side by side, so a reply may overtake that of an earlier grant.
+            self.broken.unless(is_fenced || config.is_pool(), Law::Fence);
             self.fence = self.fence.max(id.token);
         }
         if grant.by == GrantSource::Store {
             self.begins_minimum(config, process, place, grant, epoch);
         }
-        let by_hand = config.scripts[process][place].by_hand;
+        let Want { by_hand, share, lowers, .. } = config.scripts[process][place];
+        let weight = share.map_or(1, |share| share.weight);
         let client = self.client(process);
         let waited = client.remove_waiter(place);
         client.granted.add(id.lease);
@@ -211,7 +226,17 @@ impl World {
             None => {
                 let (guards, seen_over, ended) = (1, false, false);
                 let deadline = grant.deadline;
-                client.beliefs.push(Belief { id, deadline, guards, by_hand, seen_over, ended, epoch });
+                client.beliefs.push(Belief {
+                    id,
+                    deadline,
+                    guards,
+                    weight,
+                    lowers,
+                    by_hand,
+                    seen_over,
+                    ended,
+                    epoch,
+                });
                 client.beliefs.sort_unstable();
             }
         }
@@ -356,6 +381,9 @@ impl World {
             }
             Event::Released { lease, depth_left: 0, outcome: Ok(Reply { now, outcome, .. }) } => {
                 let outcome = PlantedBug::released(bug, outcome);
+                // A reply from after every `not_after` is conclusive.
+                let ahead = if config.has(PlantedBug::EndsUndoEarly) { TIMEOUT * 10 } else { Duration::ZERO };
+                let now = now + ahead;
                 Some(Event::Released { lease, depth_left: 0, outcome: Ok(Reply::new(now, outcome)) })
             }
             event => Some(event),
@@ -383,6 +411,20 @@ impl World {
                 let outcome = Ok(Reply::new(self.server() + TIMEOUT * 10, answer));
                 ControlFlow::Break(Some(Event::Released { lease, depth_left: 0, outcome }))
             }
+            // The wake-up says that the permit was granted.
+            (
+                Some(PlantedBug::GrantsUnasked),
+                Command::Io { operation: Operation::Acquire(request), timeout },
+            ) => match self.store.unasked(request.lease.number()) {
+                Some(token) => {
+                    let granted = Acquired::Granted { first: token, last: token };
+                    let (lease, outcome) = (request.lease.number(), Ok(Reply::new(self.server(), granted)));
+                    ControlFlow::Break(Some(Event::Acquired { lease, outcome }))
+                }
+                None => {
+                    ControlFlow::Continue(Command::Io { operation: Operation::Acquire(request), timeout })
+                }
+            },
             (Some(PlantedBug::SubscribesLate), Command::Watch) => {
                 self.send_unanswered(config, process, Ask::Watch);
                 self.client(process).watching = true;
@@ -408,6 +450,17 @@ impl World {
             }
             (_, command) => ControlFlow::Continue(command),
         }
+    }
+
+    /// Returns the place of this process to which a release granted a permit, if this wake-up says so.
+    fn unasked(&self, config: &Config, process: usize, event: &Event) -> Option<LeaseNumber> {
+        if !config.has(PlantedBug::GrantsUnasked) || *event != Event::Woken {
+            return None;
+        }
+        let mut places = self.store.all_unasked().iter().map(|(place, _)| place.number());
+        let own =
+            |place: &LeaseNumber| drawn_by(*place) == process && !self.clients[process].granted.has(*place);
+        places.find(own)
     }
 
     fn send_unanswered(&mut self, config: &Config, process: usize, ask: Ask) {

@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Law {
-    /// I1: there are never two valid holds; after a loss of data, at most one from before and one from after it.
+    /// I1: there are never two valid holds, or valid permits whose weights exceed the largest limit; after a loss of data, at most one from before and one from after it.
     Exclusion,
     /// I2: while the store keeps its data, a valid hold expires in the store later than its deadline; expiries never
     /// decrease.
@@ -24,11 +24,12 @@ pub enum Law {
     OwnOnly,
     /// I7: ended things stay ended: a renewal revives no hold, no abandoned lease and no key.
     NoResurrection,
-    /// I8: nothing is left in the store when nobody holds or wants anything.
+    /// I8: nothing is left in the store when nobody holds or wants anything, and a pool grants its whole limit.
     NoOrphan,
     /// I9: a loss is reported in time, once, and only if it happened.
     LossReportedOnce,
-    /// I10: the stored depth matches the guards when nothing is under way, and is never zero.
+    /// I10: the stored depth matches the guards when nothing is under way, and is never zero; the same for the weight of a
+    /// permit, which never rises.
     Depth,
     /// I11: no waiter sleeps while the lock is free.
     NoDeadWait,
@@ -41,11 +42,13 @@ pub enum Law {
     NoPanic,
     /// I15: while the store keeps its data, nobody else is granted the lock before the minimum of a hold is over.
     MinimumHold,
+    /// I16: no permit is granted that an earlier waiter in the store's queue needs.
+    QueueOrder,
 }
 
 impl Law {
     /// Every variant.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Exclusion,
         Self::Deadline,
         Self::OneHold,
@@ -61,6 +64,7 @@ impl Law {
         Self::HandOff,
         Self::NoPanic,
         Self::MinimumHold,
+        Self::QueueOrder,
     ];
 
     /// Returns its number and its name.
@@ -82,6 +86,7 @@ impl Law {
             Self::HandOff => "I13 hand-offs within range, budget and terms",
             Self::NoPanic => "I14 no panic, bounded queues",
             Self::MinimumHold => "I15 nobody is granted before a minimum hold is over",
+            Self::QueueOrder => "I16 nobody overtakes an earlier waiter",
         }
     }
 }

@@ -26,6 +26,15 @@ pub enum Ask {
     Take { lease: LeaseNumber, duration: Duration, not_after: UtcTime, reserve: u32 },
     /// A re-entry.
     Keep { lease: LeaseNumber, duration: Duration, not_after: UtcTime, depth: u32 },
+    /// An acquire of a permit. A waiter has a place in the queue, with an id and a patience.
+    Permit {
+        lease: LeaseNumber,
+        duration: Duration,
+        not_after: UtcTime,
+        weight: u32,
+        limit: u32,
+        place: Option<(LeaseNumber, Duration)>,
+    },
     /// A renewal.
     Renew { lease: LeaseNumber, duration: Duration, not_after: UtcTime },
     /// A release.
@@ -43,10 +52,26 @@ impl Ask {
         match self {
             Self::Take { lease, .. }
             | Self::Keep { lease, .. }
+            | Self::Permit { lease, .. }
             | Self::Renew { lease, .. }
             | Self::Release { lease, .. } => Some(lease),
             Self::Watch | Self::Unwatch => None,
         }
+    }
+
+    /// Returns the place in the queue of a pool that it asks for.
+    #[must_use]
+    pub fn place(self) -> Option<LeaseNumber> {
+        match self {
+            Self::Permit { place, .. } => place.map(|(id, _)| id),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` for a first acquire of a lease, as opposed to a re-entry.
+    #[must_use]
+    pub fn is_new(self) -> bool {
+        matches!(self, Self::Take { .. } | Self::Permit { .. })
     }
 
     /// Returns `true` if it sets the depth of a hold. At most one such request may be in flight per lease.
@@ -58,14 +83,14 @@ impl Ask {
     /// Returns `true` for an acquire or a re-entry.
     #[must_use]
     pub fn is_acquire(self) -> bool {
-        matches!(self, Self::Take { .. } | Self::Keep { .. })
+        self.is_new() || matches!(self, Self::Keep { .. })
     }
 
     /// Returns the event of an answer that never arrived.
     #[must_use]
     pub fn unknown(self, sent: Moment) -> Event {
         match self {
-            Self::Take { lease, .. } | Self::Keep { lease, .. } => {
+            Self::Take { lease, .. } | Self::Keep { lease, .. } | Self::Permit { lease, .. } => {
                 Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) }
             }
             Self::Renew { lease, .. } => Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) },
@@ -83,10 +108,11 @@ impl Ask {
         match (self, answer) {
             (Self::Watch, _) => Event::Watched(WatchAnswer::Acknowledged),
             (Self::Unwatch, _) => Event::Unwatched(WatchAnswer::Acknowledged),
-            (Self::Take { lease, .. } | Self::Keep { lease, .. }, _) => {
+            (Self::Take { lease, .. } | Self::Keep { lease, .. } | Self::Permit { lease, .. }, _) => {
                 let outcome = match answer {
                     Answer::Granted { first, last } => Acquired::Granted { first, last },
                     Answer::Busy { remaining } => Acquired::Busy { remaining: Some(remaining) },
+                    Answer::Queued { remaining } => Acquired::Queued { remaining },
                     Answer::Reentered => Acquired::Reentered,
                     Answer::Late => Acquired::Late,
                     _ => Acquired::Gone,
@@ -124,6 +150,9 @@ pub enum Answer {
     },
     Busy {
         remaining: Duration,
+    },
+    Queued {
+        remaining: Option<Duration>,
     },
     Reentered,
     Late,
@@ -188,6 +217,8 @@ pub enum Act {
     Leave(usize, usize),
     /// A guard of this process's hold at this position is dropped or explicitly released.
     Drop(usize, usize),
+    /// The weight of this process's permit at this position is lowered to 1.
+    Lower(usize, usize),
     /// The store executes a request.
     Execute(Message),
     /// A process receives a reply or a wake-up.
@@ -208,6 +239,8 @@ pub enum Act {
     Suspect(usize),
     /// This process shuts down.
     Close(usize),
+    /// This process ends without a word.
+    Die(usize),
     /// The process is copied with all its state; only random numbers that it has not drawn yet differ.
     Copy(usize),
     /// The process is suspended. Its clock continues.

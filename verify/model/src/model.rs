@@ -60,6 +60,7 @@ impl Model for LockModel {
             law::<{ Law::HandOff as usize }>(),
             law::<{ Law::NoPanic as usize }>(),
             law::<{ Law::MinimumHold as usize }>(),
+            law::<{ Law::QueueOrder as usize }>(),
             Property::sometimes("a lock is held", |model: &Self, world: &World| holders(model, world) == 1),
             Property::sometimes("holds overlap after a loss of data", |model: &Self, world: &World| {
                 holders(model, world) > 1
@@ -69,6 +70,12 @@ impl Model for LockModel {
             }),
             Property::sometimes("a name is kept after its release", |model: &Self, world: &World| {
                 world.is_kept(&model.config)
+            }),
+            Property::sometimes("permits are held side by side", |model: &Self, world: &World| {
+                model.config.is_pool() && world.store.epoch == 0 && holders(model, world) > 1
+            }),
+            Property::sometimes("a waiter has a place in the store", |_: &Self, world: &World| {
+                !world.store.permits(world.now).queue.is_empty()
             }),
             Property::sometimes("a hold is lost under its guard", |_: &Self, world: &World| {
                 (0..world.clients.len()).any(|process| world.has_lost(process))

@@ -5,12 +5,12 @@ use crate::{
     config::{Config, Wait},
     laws::Law,
     message::{Act, Answer, Ask, Body, Message},
-    store::{draws_from, id_of},
+    store::{Executed, draws_from, id_of},
     world::World,
 };
 use lock_core::{
     clock::Moment,
-    model::{Entry, Event, OwnerId, Ticket, WaitPolicy, WaiterId},
+    model::{Entry, Event, OwnerId, TermValues, Ticket, WaitPolicy, WaiterId},
 };
 use lock_testkit::planted::PlantedBug;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ impl World {
                 self.feed(config, process, Event::Leave { waiter: waiter_at(place) }, 0);
             }
             Act::Drop(process, at) => self.drop_guard(config, process, at),
+            Act::Lower(process, at) => self.lower(config, process, at),
             Act::Execute(message) => self.execute(message),
             Act::Deliver(message) => self.deliver(config, message),
             Act::TimeOut(process) => self.time_out(config, process),
@@ -59,6 +60,7 @@ impl World {
                 self.client(process).closed = true;
                 self.feed(config, process, Event::Shutdown, 0);
             }
+            Act::Die(process) => self.die(config, process),
             Act::Copy(process) => self.copy(config, process),
             Act::Pause(process) => {
                 self.budget.pause -= 1;
@@ -100,6 +102,24 @@ impl World {
         self.clients.push(Arc::new(copy));
     }
 
+    fn die(&mut self, config: &Config, process: usize) {
+        self.budget.die -= 1;
+        *self.client(process) = Client { closed: true, dead: true, ..Client::new(config, process) };
+        self.store.forget(process);
+        // Only operations on leases outlive their connection.
+        self.net.retain(|message| {
+            let is_operation = matches!(message.body, Body::Request { ask, .. } if ask.lease().is_some());
+            message.process != process || is_operation
+        });
+    }
+
+    fn lower(&mut self, config: &Config, process: usize, at: usize) {
+        let Some(belief) = self.client(process).beliefs.get_mut(at) else { return };
+        belief.weight = 1;
+        let hold = belief.id;
+        self.feed(config, process, Event::Downgrade { hold }, 0);
+    }
+
     fn enter(&mut self, config: &Config, process: usize) {
         let now = self.local(config, process);
         let client = self.client(process);
@@ -115,8 +135,8 @@ impl World {
         let entry = Entry {
             waiter: waiter_at(place),
             owner: OwnerId(want.owner),
-            owned: true,
-            terms: want.terms.into(),
+            owned: want.share.is_none(),
+            terms: TermValues { share: want.share, ..want.terms }.into(),
             wait_policy,
             join: None,
         };
@@ -148,7 +168,7 @@ impl World {
         self.take(&message);
         let Body::Request { ask, sent, mute } = message.body else { return };
         let process = message.process;
-        let (answer, broken) = self.store.execute(self.now, process, ask);
+        let Executed { answer, wakes, broken } = self.store.execute(self.now, process, ask);
         self.broken.join(broken);
         if let Answer::Granted { first, .. } = answer {
             self.broken.unless(first > self.fence, Law::TokenOrder);
@@ -156,7 +176,7 @@ impl World {
             let early = early.filter(|kept| kept.epoch == self.store.epoch && self.now < kept.until);
             self.broken.unless(early.is_none(), Law::MinimumHold);
         }
-        if let Answer::Released { .. } = answer {
+        if wakes {
             for watcher in self.store.watchers() {
                 let wake = Message { process: watcher, slow: false, body: Body::Wake };
                 if !self.net.contains(&wake) {
@@ -178,6 +198,7 @@ impl World {
         match message.body {
             Body::Wake => self.feed(config, process, Event::Woken, 0),
             Body::Reply { ask, sent, answer, at, epoch } => {
+                let script = config.scripts[process].len();
                 let client = self.client(process);
                 client.answered(ask, sent);
                 client.wrong_by = 0;
@@ -192,6 +213,16 @@ impl World {
                 {
                     client.drawn = lease.get() - 1;
                 }
+                // The same for an id that is not that of the place either, if no other waiter can draw it.
+                if let (Answer::Queued { .. }, Some(lease), place) = (answer, ask.lease(), ask.place())
+                    && !client.unanswered
+                    && place != Some(lease)
+                    && client.waiting.len() == 1
+                    && client.entered == script
+                    && client.drawn == lease.get()
+                {
+                    client.drawn -= 1;
+                }
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }
@@ -205,7 +236,7 @@ impl World {
         let Some(Call { ask, sent, .. }) = self.overdue(config, process) else { return };
         let client = self.client(process);
         client.calls.remove(0);
-        client.unanswered |= matches!(ask, Ask::Take { .. });
+        client.unanswered |= ask.is_new();
         let dies = matches!(ask, Ask::Watch | Ask::Unwatch);
         let twin = self.clients[process].is_calling(ask, sent);
         self.net.retain(|message| match message.body {
@@ -223,6 +254,10 @@ impl World {
 
     fn advance(&mut self, config: &Config) {
         let Some(next) = self.next_moment(config) else { return };
+        if self.store.permits(next) != self.store.permits(self.now) {
+            // Nobody tells that a lease or a place has ended.
+            self.store.announced = false;
+        }
         self.now = next;
         self.kept = self.kept.filter(|kept| next < kept.until);
         for process in 0..self.clients.len() {
@@ -245,7 +280,7 @@ impl World {
         let Body::Request { ask, sent, .. } = message.body else { return };
         self.budget.duplicate -= 1;
         let answered = match ask {
-            Ask::Take { .. } | Ask::Keep { .. } => false,
+            Ask::Take { .. } | Ask::Keep { .. } | Ask::Permit { .. } => false,
             Ask::Release { depth_left, .. } => depth_left == 0,
             Ask::Renew { .. } | Ask::Watch | Ask::Unwatch => true,
         };

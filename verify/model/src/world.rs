@@ -53,12 +53,11 @@ pub(crate) struct Kept {
 
 impl World {
     pub(crate) fn new(config: &Config) -> Self {
-        let wrong_by = |process| if process == 0 { config.wrong_estimate } else { 0 };
-        let client = |process| Arc::new(Client::new(process, wrong_by(process)));
+        let client = |process| Arc::new(Client::new(config, process));
         Self {
             now: 0,
             clients: (0..config.scripts.len() - config.copies).map(client).collect(),
-            store: Store::new(config.bug, config.used_before),
+            store: Store::new(config),
             net: Vec::new(),
             budget: config.budget,
             fence: FencingToken::new(0),
@@ -183,9 +182,8 @@ impl World {
                 .filter(|belief| belief.is_valid(now))
                 .for_each(|belief| add(belief.deadline));
         }
-        if let Some((_, _, left)) = self.store.held(self.now) {
-            let over = u64::try_from(left.as_micros()).unwrap_or(u64::MAX).saturating_add(1000);
-            next = next.min(self.now.saturating_add(over));
+        if let Some(end) = self.store.next_end(self.now) {
+            next = next.min(end.max(self.now + 1));
         }
         (next != u64::MAX).then(|| next.div_ceil(GRID) * GRID)
     }
@@ -235,6 +233,9 @@ impl World {
 
     fn acts_of_process(&self, config: &Config, process: usize, acts: &mut Vec<Act>) {
         let client = &self.clients[process];
+        if client.dead {
+            return;
+        }
         if client.paused {
             return acts.push(Act::Resume(process));
         }
@@ -249,17 +250,25 @@ impl World {
         }
         let held = client.beliefs.iter().enumerate().filter(|(_, belief)| belief.guards > 0);
         acts.extend(held.map(|(at, _)| Act::Drop(process, at)));
+        for (at, belief) in client.beliefs.iter().enumerate() {
+            if belief.lowers && belief.weight > 1 && belief.guards > 0 && !belief.ended {
+                acts.push(Act::Lower(process, at));
+            }
+        }
         if self.budget.cancel > 0 {
             acts.extend(client.waiting.iter().map(|(place, _)| Act::Leave(process, *place)));
         }
         if self.budget.pause > 0 {
             acts.push(Act::Pause(process));
         }
-        if self.budget.suspect > 0 && client.machine.holder().is_some() {
+        if self.budget.suspect > 0 && client.machine.is_holding() {
             acts.push(Act::Suspect(process));
         }
         if self.budget.close > 0 && !client.closed {
             acts.push(Act::Close(process));
+        }
+        if self.budget.die > 0 {
+            acts.push(Act::Die(process));
         }
         if self.budget.copy > 0 && process == 0 && client.can_be_copied() {
             acts.push(Act::Copy(process));
@@ -280,7 +289,7 @@ impl World {
                 acts.push(Act::Restore);
             }
         }
-        if budget.evict > 0 && self.store.held(self.now).is_some() {
+        if budget.evict > 0 && self.store.is_taken(self.now) {
             acts.push(Act::Evict);
         }
     }
@@ -288,10 +297,15 @@ impl World {
     /// Adds the promises that this state breaks.
     pub(crate) fn look(&mut self, config: &Config) {
         let mut broken = Broken::default();
-        self.look_at_holds(config, &mut broken);
+        match config.is_pool() {
+            true => self.look_at_permits(config, &mut broken),
+            false => self.look_at_holds(config, &mut broken),
+        }
         self.look_at_bounds(&mut broken);
         if self.is_settled(config) {
             self.look_at_overdue_waiters(config, &mut broken);
+            self.look_at_first_waiter(config, &mut broken);
+            self.look_at_orphans(config, &mut broken);
         }
         self.broken.join(broken);
     }
@@ -318,13 +332,85 @@ impl World {
         broken.unless(!twice, Law::Exclusion);
     }
 
+    /// Checks that the weights of valid permits, and of those in the store, do not exceed the largest limit.
+    fn look_at_permits(&self, config: &Config, broken: &mut Broken) {
+        let stored = self.store.permits(self.now);
+        let limit = u64::from(config.limits().1);
+        let in_store: u64 = stored.holders.values().map(|permit| u64::from(permit.weight)).sum();
+        broken.unless(in_store <= limit, Law::Exclusion);
+        let mut used = vec![0; usize::from(self.store.epoch) + 1];
+        for (process, client) in self.clients.iter().enumerate() {
+            let now = self.local(config, process);
+            for belief in client.beliefs.iter().filter(|belief| belief.is_valid(now)) {
+                used[usize::from(belief.epoch)] += u64::from(belief.weight);
+                if belief.epoch == self.store.epoch {
+                    let until = server_time(Self::true_time(config, process, belief.deadline));
+                    let kept = stored.holders.get(&id_of(belief.id.lease)).is_some_and(|permit| {
+                        until.as_millis() <= permit.ends_ms && belief.weight <= permit.weight
+                    });
+                    broken.unless(kept, Law::Deadline);
+                }
+            }
+        }
+        broken.unless(used.into_iter().all(|used| used <= limit), Law::Exclusion);
+    }
+
+    /// Checks that the first waiter in the store's queue does not sleep although its process was told that it fits. A
+    /// process with several waiters lets its own first one ask, which may not be that of the store.
+    fn look_at_first_waiter(&self, config: &Config, broken: &mut Broken) {
+        let stored = self.store.permits(self.now);
+        let Some((id, first)) = stored.queue.first().filter(|_| self.store.announced && config.copies == 0)
+        else {
+            return;
+        };
+        let used: u64 = stored.holders.values().map(|permit| u64::from(permit.weight)).sum();
+        let fits = used + u64::from(first.weight) <= u64::from(config.limits().0);
+        let process = drawn_by(id.number());
+        let client = &self.clients[process];
+        let hears = self.net.iter().any(|message| message.process == process);
+        let sleeps =
+            client.watching && !client.paused && client.calls.is_empty() && !client.waiting.is_empty();
+        let is_only = client.waiting.len() == 1 || config.punctual;
+        if fits && sleeps && is_only && !hears {
+            let soon = self.local(config, process) + SOON;
+            broken.unless(client.machine.wake_at().is_some_and(|at| at <= soon), Law::NoDeadWait);
+        }
+    }
+
+    /// Checks that a process that has nothing left to do has left nothing in the store. Copies share their places.
+    fn look_at_orphans(&self, config: &Config, broken: &mut Broken) {
+        if config.copies > 0 || self.store.haunted {
+            return;
+        }
+        let stored = self.store.permits(self.now);
+        let now = self.server().as_millis();
+        let holders = stored.holders.iter().map(|(id, permit)| (*id, permit.ends_ms));
+        let places = stored.queue.iter().map(|(id, permit)| (*id, permit.ends_ms));
+        for (id, _) in holders.chain(places).filter(|(_, ends_ms)| *ends_ms > now) {
+            let process = drawn_by(id.number());
+            let client = &self.clients[process];
+            let is_over = !client.dead && client.is_drained();
+            let is_under_way = self.net.iter().any(|message| message.process == process);
+            broken.unless(!is_over || is_under_way, Law::NoOrphan);
+        }
+    }
+
     fn look_at_bounds(&self, broken: &mut Broken) {
         for client in &self.clients {
             let takes = client.calls.iter().filter(|call| matches!(call.ask, Ask::Take { .. })).count();
             let depths = client.calls.iter().filter(|call| call.ask.changes_depth());
             let mut leases: Vec<_> = depths.map(|call| call.ask.lease()).collect();
             leases.sort_unstable();
-            let alone = takes <= 1 && leases.windows(2).all(|two| two[0] != two[1]);
+            // The attempts of permits are independent of one another.
+            let mut attempts: Vec<_> = client
+                .calls
+                .iter()
+                .filter(|call| matches!(call.ask, Ask::Permit { .. }))
+                .map(|call| call.ask.lease())
+                .collect();
+            attempts.sort_unstable();
+            let alone = attempts.windows(2).all(|two| two[0] != two[1]) && takes <= 1;
+            let alone = alone && leases.windows(2).all(|two| two[0] != two[1]);
             let bounded = client.calls.len() <= 12 && client.machine.waiters() <= 8;
             broken.unless(alone && bounded, Law::NoPanic);
             broken.unless(client.machine.waiters() == client.waiting.len(), Law::NoPanic);
@@ -335,7 +421,7 @@ impl World {
     fn look_at_overdue_waiters(&self, config: &Config, broken: &mut Broken) {
         let kept = self.store.epoch == 0;
         let announced = self.store.announced || config.punctual && kept;
-        let announced = announced && self.store.held(self.now).is_none();
+        let announced = announced && !config.is_pool() && self.store.held(self.now).is_none();
         for (process, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.paused) {
             let now = self.local(config, process);
             let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
@@ -348,7 +434,7 @@ impl World {
             let wake = client.machine.wake_at();
             let wakes_by = |at| wake.is_some_and(|wake| wake <= at);
             broken.unless(wakes_by(Moment::NEVER), Law::NoDeadWait);
-            if client.machine.holder().is_some() {
+            if client.machine.is_holding() && !config.is_pool() {
                 continue; // they wait for their own process
             }
             broken.unless(wakes_by(now + MAX_WAIT + SOON), Law::NoDeadWait);

@@ -32,6 +32,10 @@ pub struct Cli {
     #[arg(long, value_name = "ADDRESS")]
     pub referee: Option<SocketAddr>,
 
+    /// The kind of the names that `hold` and `work` take
+    #[arg(long, value_enum, default_value = "lock")]
+    pub kind: Kind,
+
     /// The server, as `redis://127.0.0.1:6379`, or a file, as `sqlite:locks.db`
     pub url: String,
 
@@ -104,6 +108,29 @@ pub enum Command {
         #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
         seed: Seed,
     },
+    /// Reports `ready`, and takes permits of semaphores of 5, read-write locks and fair locks until it is killed. Holds,
+    /// weights and waits are random
+    Share {
+        /// The number of tasks
+        tasks: u64,
+        /// The names, each of a pool of every kind
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// The seed of the choices
+        #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
+        seed: Seed,
+    },
+    /// Reports `ready`. At each `go`, queues for a fair lock in several tasks, one after another, and reports each
+    /// `turn`, and `done`
+    Queue {
+        /// The fair lock
+        name: String,
+        /// The number of tasks
+        tasks: u64,
+        /// The seed of the pauses between them
+        #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
+        seed: Seed,
+    },
     /// Runs one job on a schedule, or the instances of a kind, as a node of a fleet. Reports `ready`, `leading` and
     /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Executes `pause`, `resume`, `trigger`,
     /// `replace`, `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends
@@ -151,6 +178,19 @@ pub enum Command {
         /// The lock
         lock: String,
     },
+}
+
+/// A kind of lock or permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A lock
+    Lock,
+    /// A fair lock
+    Fair,
+    /// The readers' side of a read-write lock
+    Read,
+    /// The writers' side of a read-write lock
+    Write,
 }
 
 /// A client library for Redis.

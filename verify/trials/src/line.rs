@@ -36,6 +36,8 @@ pub enum Report {
     Left { token: u64, at: u64 },
     /// One of many grants.
     Token { token: u64, at: u64 },
+    /// A grant of a fair lock to the task with this number.
+    Turn { process: String, number: u64, token: u64 },
     /// A section of one lock: the times of its request and its grant, the outcome of its release, and the acceptance
     /// of its write by the fenced table.
     Section { lock: String, token: u64, asked: u64, at: u64, end: SectionEnd, accepted: bool },
@@ -101,7 +103,7 @@ pub enum Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViolationKind {
-    /// Two holds were valid at the same time.
+    /// Two holds were valid at the same time, or permits above the limit.
     Overlap,
     /// A later hold had a smaller token.
     TokenFell,

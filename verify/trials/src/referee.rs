@@ -13,7 +13,7 @@ use lock_testkit::{History, Violation};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -41,13 +41,22 @@ const SUSPENDED_AFTER: u64 = 1_000;
 #[allow(missing_docs, reason = "the fields are named for what they are")]
 pub enum Testimony {
     /// The holder has entered, and its hold is valid until `until`.
-    Enter { hold: u64, name: String, lease: String, token: u64, from: u64, until: u64 },
+    Enter { hold: u64, name: String, lease: String, token: u64, part: Option<Part>, from: u64, until: u64 },
     /// The hold is now valid until `until`.
     Extend { hold: u64, until: u64 },
     /// The holder leaves.
     Exit { hold: u64, at: u64 },
     /// A lease of this name was released by force between these times; without an answer, any lease of the name may have been.
     Forced { name: String, lease: Option<String>, from: u64, until: u64 },
+}
+
+/// The part of a pool that a permit is. Permits may be valid together up to the limit, in any order of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The weight of the permit.
+    pub weight: u32,
+    /// The limit of the pool.
+    pub limit: u32,
 }
 
 /// The connection of one process to the referee. Clones share it.
@@ -74,13 +83,21 @@ impl Witness {
     /// Reports that the holder has entered, and repeatedly until when its hold is valid. Must be called in a runtime.
     #[must_use]
     pub fn enters(&self, hold: Hold) -> Inside {
+        self.takes(hold, None)
+    }
+
+    /// Does the same for a permit, which is a part of its pool unless it excludes all others.
+    #[must_use]
+    pub fn takes(&self, hold: Hold, part: Option<Part>) -> Inside {
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
         // In this order, a hold that ends in between is reported as never valid.
         let (from, until) = (boot(), valid_until(&hold));
         let left = Arc::new(AtomicBool::new(false));
-        let (name, lease) = (hold.name().to_string(), hold.lease_id().to_string());
+        // The names of pools are reserved.
+        let name = hold.name().as_str().trim_start_matches("distlock:").to_owned();
+        let lease = hold.lease_id().to_string();
         let token = hold.fencing_token().get();
-        self.say(&left, &Testimony::Enter { hold: number, name, lease, token, from, until });
+        self.say(&left, &Testimony::Enter { hold: number, name, lease, token, part, from, until });
         let watching = {
             let (this, left) = (self.clone(), left.clone());
             tokio::spawn(async move {
@@ -161,6 +178,7 @@ struct Window {
     name: LockName,
     lease: String,
     token: FencingToken,
+    part: Option<Part>,
     from: u64,
     until: u64,
 }
@@ -184,11 +202,35 @@ impl Forced {
 }
 
 impl Record {
+    /// Returns a text for each permit of a pool whose holder entered while the weights of the valid ones exceeded the limit.
+    fn excesses(&self) -> Vec<String> {
+        let mut permits: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for hold in self.holds.iter().filter(|hold| hold.from < hold.until) {
+            if let Some(part) = hold.part {
+                permits.entry(&hold.name).or_default().push((hold, part));
+            }
+        }
+        let mut found = Vec::new();
+        for (name, mut permits) in permits {
+            permits.sort_by_key(|(hold, _)| hold.from);
+            let mut valid: Vec<(&Window, Part)> = Vec::new();
+            for (hold, part) in permits {
+                valid.retain(|(earlier, _)| earlier.until > hold.from);
+                valid.push((hold, part));
+                let used: u64 = valid.iter().map(|(_, part)| u64::from(part.weight)).sum();
+                if used > u64::from(part.limit) {
+                    found.push(format!("{name}: {used} permits of {} are valid: {valid:?}", part.limit));
+                }
+            }
+        }
+        found
+    }
+
     /// Returns the holds without the time after a forced release of their lease: their holders may believe in it until their next
     /// renewal, and may hand it on. Also returns the number of holds that are left out because they began after that.
     fn history(&self) -> (History, usize) {
         let (history, mut left_out) = (History::new(), 0);
-        for hold in &self.holds {
+        for hold in self.holds.iter().filter(|hold| hold.part.is_none()) {
             let forced =
                 self.forced.iter().filter(|forced| forced.ends(hold)).map(|forced| forced.from).min();
             let until = forced.map_or(hold.until, |forced| hold.until.min(forced));
@@ -238,8 +280,16 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
         while present.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let (history, left_out) = lock(&record).history();
+        let ((history, left_out), excesses, permits) = {
+            let record = lock(&record);
+            let permits = record.holds.iter().filter(|hold| hold.part.is_some()).count();
+            (record.history(), record.excesses(), permits)
+        };
         let found = history.check();
+        let (windows, violations) = (history.windows().len() + permits, found.len() + excesses.len());
+        for text in excesses {
+            Report::Violation { kind: ViolationKind::Overlap, text }.say();
+        }
         for violation in &found {
             let kind = match violation {
                 Violation::Overlap { .. } => ViolationKind::Overlap,
@@ -248,7 +298,7 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
             };
             Report::Violation { kind, text: violation.to_string() }.say();
         }
-        Report::Verdict { windows: history.windows().len(), left_out, violations: found.len() }.say();
+        Report::Verdict { windows, left_out, violations }.say();
     }
 }
 
@@ -267,10 +317,10 @@ fn hear(record: &Mutex<Record>, witness: TcpStream) {
 /// `holds` are the positions of the witness's holds in the record.
 fn write_down(record: &mut Record, holds: &mut HashMap<u64, usize>, line: &str) -> Option<()> {
     match serde_json::from_str(line).ok()? {
-        Testimony::Enter { hold, name, lease, token, from, until } => {
+        Testimony::Enter { hold, name, lease, token, part, from, until } => {
             let (name, token) = (LockName::new(name).ok()?, FencingToken::new(token));
             holds.insert(hold, record.holds.len());
-            record.holds.push(Window { name, lease, token, from, until });
+            record.holds.push(Window { name, lease, token, part, from, until });
         }
         Testimony::Extend { hold, until } => {
             let window = record.holds.get_mut(*holds.get(&hold)?)?;

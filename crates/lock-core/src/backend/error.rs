@@ -69,6 +69,16 @@ impl BackendError {
         self
     }
 
+    /// Creates the error of a store for a [permit](super::AcquireMode::Permit) that it does not have. A factory sends it no
+    /// such request.
+    #[must_use]
+    pub fn without_permits(store: &str) -> Self {
+        let message = format!(
+            "{store} has no semaphores, read-write locks and fair locks: use Redis, PostgreSQL or SQLite"
+        );
+        Self::new(BackendErrorKind::Unsupported, Applied::No, message)
+    }
+
     /// Returns the replies of the nodes if the store is a quorum.
     #[must_use]
     pub fn votes(&self) -> &Votes {

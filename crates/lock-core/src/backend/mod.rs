@@ -23,10 +23,13 @@ pub(crate) use async_backend::{leave_to, poll_in_place};
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub(crate) use operation::{Answer, OperationReply, Receiver, acquired, released, renewed};
 pub use operation::{Operation, Outcome, Submission};
-pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
+pub use reply::{
+    Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold, StoredPermit, StoredPool,
+};
 pub(crate) use request::Retention;
 pub use request::{
-    AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
+    AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, PermitRequest, Place,
+    ReleaseRequest, RenewRequest, Share,
 };
 pub use store::Directory;
 pub(crate) use store::Store;
@@ -105,13 +108,16 @@ pub struct Capabilities {
     /// `true` if wake-ups come from a task of the store in which requests may be submitted. Otherwise, a task of the
     /// factory handles them.
     pub wakes_in_task: bool,
+    /// `true` if the store also keeps pools: it accepts [`AcquireMode::Permit`] for their names, and its other
+    /// operations apply to them as to locks. The depth that a release leaves is the weight of a permit.
+    pub permits: bool,
 }
 
 impl Capabilities {
     /// Describes a backend with this name and no limits.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, max_lease: None, lease_per_attempt: false, wakes_in_task: false }
+        Self { name, max_lease: None, lease_per_attempt: false, wakes_in_task: false, permits: false }
     }
 
     /// Sets the longest lease that the backend accepts.
@@ -125,6 +131,13 @@ impl Capabilities {
     #[must_use]
     pub const fn with_lease_per_attempt(mut self) -> Self {
         self.lease_per_attempt = true;
+        self
+    }
+
+    /// Declares that the store keeps pools.
+    #[must_use]
+    pub const fn with_permits(mut self) -> Self {
+        self.permits = true;
         self
     }
 

@@ -53,6 +53,11 @@ pub enum Acquired {
         /// the store pushes its end like a release: a waiter with a subscription asks only at its `poll_interval`.
         remaining: Option<Duration>,
     },
+    /// The pool has no room yet. The request has its place in the queue until the patience ends.
+    Queued {
+        /// The time after which a hold ends by itself, for the first in the queue; `None` for all others.
+        remaining: Option<Duration>,
+    },
     /// The votes of a quorum were split, so no holder is known.
     Contended {
         /// The time to wait before the next attempt.
@@ -103,6 +108,28 @@ pub enum Inspected {
     Free,
     /// The lock is held.
     Held(StoredHold),
+    /// The pool has holders or waiters.
+    Pool(StoredPool),
+}
+
+/// The stored record of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredPool {
+    /// The permits that are held, in no order.
+    pub holders: Vec<StoredPermit>,
+    /// The places of those that wait, first come first.
+    pub waiters: Vec<StoredPermit>,
+}
+
+/// A permit in the record of a pool, held or waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredPermit {
+    /// The id of the lease, or of the place, as stored: `<uuid>:<number>`.
+    pub lease: String,
+    /// Its weight.
+    pub weight: u32,
+    /// The remaining time of the lease, or of the waiter's patience.
+    pub remaining: Duration,
 }
 
 /// The stored record of a hold.

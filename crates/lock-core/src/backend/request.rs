@@ -5,7 +5,7 @@ use crate::{
     name::LockName,
     time::UtcTime,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// A request to take a lease or to raise its depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Retention {
 }
 
 /// The kind of an [`AcquireRequest`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AcquireMode {
     /// A new hold, with the next fencing tokens of the store: one, and up to `reserve` more for hand-offs.
     New {
@@ -69,6 +69,47 @@ pub enum AcquireMode {
         /// The absolute depth, at least 2 in ordinary use.
         depth: u32,
     },
+    /// A permit of a pool: one of several holds whose weights together do not exceed a limit. Only stores with
+    /// [`Capabilities::permits`](super::Capabilities::permits) get such requests, with the names of pools.
+    Permit(Arc<PermitRequest>),
+}
+
+/// A request for a permit of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PermitRequest {
+    /// The part of the pool.
+    pub share: Share,
+    /// The place in the queue of the pool; `None` for a single attempt, which does not queue.
+    pub place: Option<Place>,
+    /// A token that the new one must exceed.
+    pub floor: Floor,
+}
+
+/// A place in the queue of a pool. A grant ends it.
+///
+/// It has an id of its own, which stays the same while each attempt has another lease: of two copies of a process that
+/// waits, only one gets the permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Its id. A release of this id gives it up.
+    pub id: LeaseId,
+    /// The time for which the store keeps it unless a request is repeated.
+    pub patience: Duration,
+}
+
+/// A part of a pool. Each request has its own limit: a pool is nothing that has to be set up, and while two versions of
+/// a program use different limits, the larger one holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// The weight of the permit, from 1 to the limit.
+    pub weight: u32,
+    /// The limit that the weights of all permits must not exceed together, at most [`Share::MAX_LIMIT`].
+    pub limit: u32,
+}
+
+impl Share {
+    /// The largest limit.
+    pub const MAX_LIMIT: u32 = 1 << 30;
 }
 
 /// A token that new tokens must exceed, used to continue a sequence that a store has lost.

@@ -1,7 +1,7 @@
 //! Passes an event to an entry's machine, executes the resulting commands, and tells the observers.
 
 use super::{
-    entry::{AcquireResult, DeferredEvent, EntryState, LockEntry, Times, WaiterSlot},
+    entry::{AcquireResult, DeferredEvent, EntryState, LockEntry, WaiterSlot},
     hold_state::HoldState,
     request::{IoPolicy, Request},
     shared::Shared,
@@ -230,14 +230,14 @@ impl Shared {
                 }
             }
             Command::Extended { hold: id, deadline } => {
-                if let Some(hold) = state.hold.as_ref().filter(|hold| hold.id() == id)
+                if let Some(hold) = state.hold(id)
                     && !hold.extend(deadline)
                 {
                     effects.expired = Some(id);
                 }
             }
             Command::Ended { hold: id, how } => {
-                if let Some(hold) = state.hold.take_if(|hold| hold.id() == id) {
+                if let Some(hold) = state.take_hold(id) {
                     hold.end(how);
                     effects.ended.push(hold.clone());
                     let (token, lease, held) = (hold.token, hold.lease(), now.since(hold.since));
@@ -278,15 +278,17 @@ impl Shared {
         now: Moment,
         effects: &mut PendingEffects,
     ) {
-        let hold = match &state.hold {
-            Some(hold) if hold.id() == grant.hold => hold.clone(),
-            _ => {
+        let hold = match state.hold(grant.hold) {
+            Some(hold) => hold.clone(),
+            None => {
                 let who = (entry.name.clone(), Owner::new(self.process, grant.owner));
                 let times = (now, grant.deadline, grant.max_hold_at);
                 let hold = HoldState::new(who, grant.hold, times, self.for_holds.clone());
                 let (token, lease) = (hold.token, hold.lease());
                 effects.observe(LockEventKind::Granted { token, lease, source: grant.by });
-                state.hold.insert(Arc::new(hold)).clone()
+                let hold = Arc::new(hold);
+                state.add_hold(grant.hold, hold.clone());
+                hold
             }
         };
         entry.guard_made();
@@ -301,8 +303,7 @@ impl Shared {
     /// Updates the entry's times in the agenda. Called while the entry's mutex is held, so that the times from an
     /// earlier event cannot replace those from a later one.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
-        let (wake, renewable_from) = (state.machine.wake_at(), state.machine.renewable_from());
-        let times = Times { wake, renewable_from };
+        let times = state.machine.times();
         if times == state.scheduled {
             return;
         }

@@ -4,7 +4,10 @@ use super::hold_state::HoldState;
 use crate::{
     backend::BackendError,
     fifo_map::FifoMap,
-    machine::{HoldId, Machine, MachineConfig, Refusal, ReleaseAnswer, Ticket, WaiterId},
+    machine::{
+        Command, Env, Event, HoldId, Machine, MachineConfig, OwnerId, PoolMachine, Refusal, ReleaseAnswer,
+        Ticket, WaiterId,
+    },
     name::LockName,
     sync::{Hashing, Mutex, lock, rank},
     time::Moment,
@@ -25,10 +28,11 @@ pub(crate) struct LockEntry {
 
 #[derive(Debug)]
 pub(super) struct EntryState {
-    pub(super) machine: Machine,
+    pub(super) machine: NameMachine,
     pub(super) waiters: FifoMap<WaiterId, WaiterSlot>,
     pub(super) releases: FifoMap<Ticket, ReleaseSlot>,
-    pub(super) hold: Option<Arc<HoldState>>,
+    /// The hold of this process, if this is a lock.
+    hold: Option<Arc<HoldState>>,
     /// The errors of the latest acquire and renewal; `None` if they succeeded.
     pub(super) errors: Errors,
     pub(super) scheduled: Times,
@@ -37,6 +41,77 @@ pub(super) struct EntryState {
     /// `true` once removed from the table. A caller that still has this entry looks the name up again.
     pub(super) removed: bool,
     last_id: u64,
+}
+
+/// The state machine of a name.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are locks")]
+pub(super) enum NameMachine {
+    Lock(Machine),
+    Pool(PoolMachine, PoolHolds),
+}
+
+/// The holds of this process, if this is a pool. Here, they use the room that the machine of a lock needs.
+type PoolHolds = FifoMap<HoldId, Arc<HoldState>>;
+
+impl NameMachine {
+    fn of(name: &LockName, config: MachineConfig) -> Self {
+        match name.is_pool() {
+            true => Self::Pool(PoolMachine::new(config), PoolHolds::default()),
+            false => Self::Lock(Machine::new(config)),
+        }
+    }
+
+    pub(super) fn handle(&mut self, now: Moment, event: Event, env: &mut dyn Env, out: &mut Vec<Command>) {
+        match self {
+            Self::Lock(machine) => machine.handle(now, event, env, out),
+            Self::Pool(machine, _) => machine.handle(now, event, env, out),
+        }
+    }
+
+    pub(super) fn times(&self) -> Times {
+        let (wake, renewable_from) = match self {
+            Self::Lock(machine) => (machine.wake_at(), machine.renewable_from()),
+            Self::Pool(machine, _) => (machine.wake_at(), machine.renewable_from()),
+        };
+        Times { wake, renewable_from }
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        match self {
+            Self::Lock(machine) => machine.is_drained(),
+            Self::Pool(machine, _) => machine.is_drained(),
+        }
+    }
+
+    fn is_removable(&self) -> bool {
+        match self {
+            Self::Lock(machine) => machine.is_removable(),
+            Self::Pool(machine, _) => machine.is_removable(),
+        }
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        match self {
+            Self::Lock(machine) => machine.is_suspect(),
+            Self::Pool(machine, _) => machine.is_suspect(),
+        }
+    }
+
+    pub(super) fn waiters(&self) -> usize {
+        match self {
+            Self::Lock(machine) => machine.waiters(),
+            Self::Pool(machine, _) => machine.waiters(),
+        }
+    }
+
+    /// Returns the holders in this process: owner, hold, number of guards, deadline.
+    pub(super) fn holders(&self) -> Vec<(OwnerId, HoldId, u32, Moment)> {
+        match self {
+            Self::Lock(machine) => machine.holder().into_iter().collect(),
+            Self::Pool(machine, _) => machine.holders().collect(),
+        }
+    }
 }
 
 /// An entry's times in the agenda.
@@ -82,7 +157,7 @@ pub(super) enum DeferredEvent {
 impl LockEntry {
     pub(super) fn new(id: u64, name: LockName, stored: LockName, config: MachineConfig) -> Self {
         let state = EntryState {
-            machine: Machine::new(config),
+            machine: NameMachine::of(&name, config),
             waiters: FifoMap::default(),
             releases: FifoMap::default(),
             hold: None,
@@ -139,13 +214,14 @@ impl LockEntry {
         !lock(&self.deferred).dropped.is_empty()
     }
 
-    /// Takes the wakers of all waiting tasks, and returns the hold, which has wakers of its own.
-    pub(super) fn take_wakers(&self) -> (Vec<Waker>, Option<Arc<HoldState>>) {
+    /// Takes the wakers of all waiting tasks, and returns the holds, which have wakers of their own.
+    pub(super) fn take_wakers(&self) -> (Vec<Waker>, Vec<Arc<HoldState>>) {
         let mut state = lock(&self.state);
-        let EntryState { waiters, releases, hold, .. } = &mut *state;
+        let holds = state.holds().cloned().collect();
+        let EntryState { waiters, releases, .. } = &mut *state;
         let waiting = waiters.values_mut().filter_map(WaiterSlot::take_waker);
         let releasing = releases.values_mut().filter_map(ReleaseSlot::take_waker);
-        (waiting.chain(releasing).collect(), hold.clone())
+        (waiting.chain(releasing).collect(), holds)
     }
 }
 
@@ -154,6 +230,36 @@ impl EntryState {
     pub(super) fn fresh_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
+    }
+
+    /// Returns the holds of this process: at most one of a lock.
+    fn holds(&self) -> impl Iterator<Item = &Arc<HoldState>> {
+        let pooled = match &self.machine {
+            NameMachine::Lock(_) => None,
+            NameMachine::Pool(_, holds) => Some(holds.iter().map(|(_, hold)| hold)),
+        };
+        self.hold.iter().chain(pooled.into_iter().flatten())
+    }
+
+    pub(super) fn hold(&self, id: HoldId) -> Option<&Arc<HoldState>> {
+        match &self.machine {
+            NameMachine::Lock(_) => self.hold.as_ref().filter(|hold| hold.id() == id),
+            NameMachine::Pool(_, holds) => holds.get(&id),
+        }
+    }
+
+    pub(super) fn add_hold(&mut self, id: HoldId, hold: Arc<HoldState>) {
+        match &mut self.machine {
+            NameMachine::Lock(_) => self.hold = Some(hold),
+            NameMachine::Pool(_, holds) => drop(holds.insert(id, hold)),
+        }
+    }
+
+    pub(super) fn take_hold(&mut self, id: HoldId) -> Option<Arc<HoldState>> {
+        match &mut self.machine {
+            NameMachine::Lock(_) => self.hold.take_if(|hold| hold.id() == id),
+            NameMachine::Pool(_, holds) => holds.remove(&id),
+        }
     }
 
     /// Returns `true` if the entry can be removed without loss.

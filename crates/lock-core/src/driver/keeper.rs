@@ -126,11 +126,9 @@ impl Drop for Keeper {
         }
         // Every waiting task polls again, and starts another task if that is possible.
         for entry in shared.table.all() {
-            let (wakers, hold) = entry.take_wakers();
+            let (wakers, holds) = entry.take_wakers();
             wakers.into_iter().for_each(wake);
-            if let Some(hold) = hold {
-                hold.wake_waiting();
-            }
+            holds.iter().for_each(|hold| hold.wake_waiting());
         }
         shared.activity.notify();
     }
@@ -192,7 +190,7 @@ impl Keeper {
     async fn keep_card(&self) {
         let Some(card) = &self.shared.own_card else { return };
         let lasts =
-            |name: &LockName, token| self.shared.local_view(name).0.is_some_and(|hold| hold.token == token);
+            |name: &LockName, token| self.shared.local_view(name).0.iter().any(|hold| hold.token == token);
         card.keep(|| self.shared.is_closed(), lasts).await;
     }
 

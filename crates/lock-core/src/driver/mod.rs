@@ -47,7 +47,7 @@ pub(crate) use handle::Handle;
 pub use handle::ShutdownReport;
 pub(crate) use hold_state::HoldState;
 pub(crate) use keeper::SHUTDOWN;
-pub(crate) use release::{PendingRelease, guard_dropped};
+pub(crate) use release::{PendingRelease, downgrade, guard_dropped};
 pub use runtime::has_timer;
 pub(crate) use runtime::{Place, is_async_context};
 pub(crate) use shared::Parts;

@@ -41,6 +41,11 @@ impl PendingRelease {
     }
 }
 
+/// Lowers the weight of a permit to 1; the store is told in the background.
+pub(crate) fn downgrade(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: HoldId) {
+    shared.dispatch(entry, Event::Downgrade { hold }, IoPolicy::Inline);
+}
+
 /// Leaves the release of a dropped guard to the keeper, without allocating, doing I/O or spawning a task.
 pub(crate) fn guard_dropped(shared: &Arc<Shared>, entry: &Arc<LockEntry>, hold: HoldId) {
     if shared.is_forked() {

@@ -227,29 +227,31 @@ impl Shared {
         self.table.len()
     }
 
-    /// Returns this process's hold of a name, and the number of its waiters.
-    pub(crate) fn local_view(&self, name: &LockName) -> (Option<LocalHold>, usize) {
-        self.table.get(name).map_or((None, 0), |entry| self.view_of(&entry))
+    /// Returns this process's holds of a name, and the number of its waiters.
+    pub(crate) fn local_view(&self, name: &LockName) -> (Vec<LocalHold>, usize) {
+        self.table.get(name).map_or((Vec::new(), 0), |entry| self.view_of(&entry))
     }
 
-    /// Returns the holds of this factory.
+    /// Returns the locks that this factory holds.
     pub(crate) fn local_holds(&self) -> BTreeMap<LockName, LocalHold> {
-        let held = |entry: Arc<LockEntry>| Some((entry.name.clone(), self.view_of(&entry).0?));
-        self.table.all().into_iter().filter_map(held).collect()
+        let locks = self.table.all().into_iter().filter(|entry| !entry.name.is_pool());
+        let held = |entry: Arc<LockEntry>| Some((entry.name.clone(), self.view_of(&entry).0.pop()?));
+        locks.filter_map(held).collect()
     }
 
-    fn view_of(&self, entry: &LockEntry) -> (Option<LocalHold>, usize) {
+    fn view_of(&self, entry: &LockEntry) -> (Vec<LocalHold>, usize) {
         let state = lock(&entry.state);
         let now = self.clock.now();
-        let hold = state.machine.holder().map(|(owner, hold, depth, deadline)| LocalHold {
+        let suspect = state.machine.is_suspect();
+        let holds = state.machine.holders().into_iter().map(|(owner, id, depth, deadline)| LocalHold {
             owner: Owner::new(self.process, owner),
-            token: hold.token,
+            token: id.token,
             depth,
-            held_for: state.hold.as_ref().map_or(Duration::ZERO, |hold| now.since(hold.since)),
+            held_for: state.hold(id).map_or(Duration::ZERO, |hold| now.since(hold.since)),
             remaining: deadline.since(now),
-            suspect: state.machine.is_suspect(),
+            suspect,
         });
-        (hold, state.machine.waiters())
+        (holds.collect(), state.machine.waiters())
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -233,7 +233,7 @@ impl Candidate {
     async fn leader(&self) -> Option<Leader> {
         match self.locks.stored(self.lock.name()).await.map(|reply| reply.outcome) {
             Ok(Inspected::Held(stored)) => Some(Leader { lease: stored.lease }),
-            Ok(Inspected::Free) => None,
+            Ok(Inspected::Free | Inspected::Pool(_)) => None,
             Err(error) => {
                 tracing::debug!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "failed to look up the current leader");
                 None

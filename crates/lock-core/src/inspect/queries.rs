@@ -46,14 +46,15 @@ impl LockFactory {
         let Reply { outcome, votes, .. } = self.stored(&name).await?;
         let stored = match outcome {
             Inspected::Held(stored) => Some(stored),
-            Inspected::Free => None,
+            // A lock has no permits.
+            Inspected::Free | Inspected::Pool(_) => None,
         };
         let process = match &stored {
-            Some(stored) => self.card_of(stored).await,
+            Some(stored) => self.card_of(&stored.lease).await,
             None => None,
         };
-        let (local, waiters) = self.handle().local_view(&name);
-        Ok(Inspection { stored, process, local, waiters, votes })
+        let (mut local, waiters) = self.handle().local_view(&name);
+        Ok(Inspection { stored, process, local: local.pop(), waiters, votes })
     }
 
     /// Forcibly releases a lock: looks up the holder, and frees the lock if that holder still has it. The holder
@@ -94,16 +95,25 @@ impl LockFactory {
         let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
             return Ok(ForceReleaseOutcome::NotHeld);
         };
+        self.force_release_of(&name, &lease).await
+    }
+
+    /// Frees the lock if this lease holds it, or ends the permit or the place of a pool with this id.
+    pub(crate) async fn force_release_of(
+        &self,
+        name: &LockName,
+        lease: &str,
+    ) -> Result<ForceReleaseOutcome, LockError> {
         // If the hold is ours, its lease is not handed off any more: a later holder in this process would have a
         // smaller token than a holder in another process that was granted in the meantime.
-        self.handle().suspect(&name);
-        let request = ForceReleaseRequest { name: self.handle().stored(&name), seen: lease.clone() };
+        self.handle().suspect(name);
+        let request = ForceReleaseRequest { name: self.handle().stored(name), seen: lease.to_owned() };
         let freed = self.in_time(Applied::Unknown, self.handle().backend.force_release(request));
-        let reply = freed.await.map_err(|error| error.of(&name))?;
+        let reply = freed.await.map_err(|error| error.of(name))?;
         // If the hold was ours, the holder learns of it immediately instead of at its next renewal.
-        self.handle().suspect(&name);
+        self.handle().suspect(name);
         Ok(match reply.outcome {
-            ForceReleased::Released => ForceReleaseOutcome::Released { lease },
+            ForceReleased::Released => ForceReleaseOutcome::Released { lease: lease.to_owned() },
             ForceReleased::HolderChanged => ForceReleaseOutcome::HolderChanged,
         })
     }
@@ -215,8 +225,8 @@ impl LockFactory {
     }
 
     /// Returns the card of the holder's process. Nothing depends on it, so a failure counts as a missing card.
-    async fn card_of(&self, stored: &StoredHold) -> Option<ProcessCard> {
-        let lease = LeaseId::parse(&stored.lease)?;
+    pub(crate) async fn card_of(&self, lease: &str) -> Option<ProcessCard> {
+        let lease = LeaseId::parse(lease)?;
         let directory = self.handle().directory.as_ref()?;
         let within = self.handle().terms(&self.handle().options).ok()?.operation_timeout;
         let read = async { tokio::time::timeout(within, directory.read_card(lease.process())).await };

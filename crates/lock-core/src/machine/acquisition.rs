@@ -14,7 +14,7 @@ use super::{
     queue::{Cause, Overdue},
 };
 use crate::{
-    backend::{AcquireMode, Acquired, Applied, Reply},
+    backend::{AcquireMode, Acquired, Applied, PermitRequest, Place, Reply},
     ids::{FencingToken, LeaseNumber},
     time::{Moment, UtcTime},
 };
@@ -34,6 +34,24 @@ const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 /// rounds become less frequent.
 const MAX_QUICK_ROUNDS: u32 = 5;
 
+/// The number of requests by which a waiter keeps its place in the queue of a pool for one patience.
+const ASKS_PER_PATIENCE: u32 = 3;
+
+/// The shortest time for which the store keeps a place in the queue of a pool.
+const MIN_PATIENCE: Duration = Duration::from_secs(6);
+
+/// Returns the time for which the store keeps a waiter's place in the queue of a pool: a request that fails may be
+/// repeated in it.
+fn patience(operation_timeout: Duration) -> Duration {
+    MIN_PATIENCE.max(operation_timeout * 2)
+}
+
+/// Returns the first multiple of `every` after `now`.
+fn next_multiple(now: Moment, every: Duration) -> Moment {
+    let every = u64::try_from(every.as_micros()).unwrap_or(u64::MAX).max(1);
+    Moment::from_micros((now.as_micros() / every).saturating_add(1).saturating_mul(every))
+}
+
 impl Acquisition {
     fn new(lease: LeaseNumber, next_try: Moment) -> Self {
         Self {
@@ -45,6 +63,7 @@ impl Acquisition {
             answered_at: next_try,
             taken: false,
             longest: Duration::ZERO,
+            place: None,
             busies: 0,
             lates: 0,
         }
@@ -53,6 +72,11 @@ impl Acquisition {
     /// Returns `true` if the store may have a lease with this id.
     fn may_exist(&self) -> bool {
         self.taken || self.outstanding.not_after.is_some()
+    }
+
+    /// Returns `true` if the id of the latest attempt is also that of a place in a queue.
+    fn is_place(&self) -> bool {
+        self.place == Some(self.lease)
     }
 
     /// Returns `true` if the outcome of an attempt is unknown, or may become so.
@@ -135,6 +159,7 @@ impl Machine {
             return;
         }
         let (waiter, terms) = (front.waiter, front.terms.clone());
+        let waits = front.wait_policy != WaitPolicy::NoWait;
         let reserve = self.tokens_to_reserve(&terms);
         // An expiry never decreases: if this id were repeated, the longer lease of a waiter that left would outlive
         // this holder.
@@ -152,7 +177,23 @@ impl Machine {
         }
         acquisition.outstanding.sent(s.now, &terms);
         acquisition.asked_for = Some(waiter);
-        let mode = AcquireMode::New { reserve, floor: terms.token_floor };
+        let floor = terms.token_floor;
+        let mode = match terms.share {
+            Some(share) => {
+                let place = waits.then(|| {
+                    // The first lease names the place. It is not requested again once the place is there.
+                    let id = *acquisition.place.get_or_insert(lease);
+                    let patience = patience(terms.operation_timeout);
+                    if id == lease {
+                        // The release of the lease gives up the place, which may last longer.
+                        acquisition.outstanding.lasts(s.now + terms.operation_timeout + patience);
+                    }
+                    Place { id: s.lease_id(id), patience }
+                });
+                AcquireMode::Permit(PermitRequest { share, place, floor }.into())
+            }
+            None => AcquireMode::New { reserve, floor },
+        };
         let not_after = s.acquire(lease, mode, &terms);
         acquisition.attempt =
             Some(Attempt { waiter, sent: s.now, terms, not_after, woken: false, suspect: false });
@@ -175,6 +216,21 @@ impl Machine {
     fn undo(&mut self, s: &mut Ctx<'_>, acquisition: Acquisition) {
         if acquisition.may_exist() {
             self.cleanups.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
+        }
+        // A place with the id of the lease is given up by the same release.
+        if acquisition.busies > 0 && !(acquisition.may_exist() && acquisition.is_place()) {
+            self.give_up_place(s, &acquisition);
+        }
+    }
+
+    /// Gives up a place in the queue of a pool.
+    fn give_up_place(&mut self, s: &mut Ctx<'_>, acquisition: &Acquisition) {
+        if let Some(id) = acquisition.place {
+            let timeout = acquisition.outstanding.timeout;
+            // By then, the store has dropped the place, and has carried out every request for it.
+            let mut outstanding = acquisition.outstanding;
+            outstanding.lasts(s.now + timeout + patience(timeout));
+            self.cleanups.retire(s, LeaseCleanup::new(id, outstanding));
         }
     }
 
@@ -228,6 +284,10 @@ impl Machine {
                     Acquired::Busy { remaining, .. } => {
                         acquisition.settle(reply.now);
                         self.on_busy(s, &attempt, remaining);
+                    }
+                    Acquired::Queued { remaining } => {
+                        acquisition.settle(reply.now);
+                        self.on_queued(s, &attempt, remaining);
                     }
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
                     // Not a valid reply to a plain acquire. The attempt is repeated or undone, as if its outcome were
@@ -292,7 +352,13 @@ impl Machine {
         let hold = Hold::new(id, last, front, sent, s.now, acquisition.outstanding);
         let grant = hold.grant(GrantSource::Store);
         self.hold = Some(hold);
-        self.acquisition = None;
+        if let Some(acquisition) = self.acquisition.take()
+            && acquisition.outstanding.not_after.is_some()
+            && !acquisition.is_place()
+        {
+            // The grant ended the place, but an earlier delivery of the request may yet take it again.
+            self.give_up_place(s, &acquisition);
+        }
         if attempt.suspect {
             self.on_suspicion(s);
         }
@@ -329,6 +395,29 @@ impl Machine {
             }
             s.now + wait + s.jitter(Duration::from_millis(5) + wait / 20)
         };
+    }
+
+    /// Handles a place in the queue of a pool. It is kept by asking again, at times that all waiters of the process share,
+    /// so that their requests share calls.
+    fn on_queued(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, remaining: Option<Duration>) {
+        self.backend_answered();
+        let Some(acquisition) = &mut self.acquisition else { return };
+        acquisition.busies = acquisition.busies.saturating_add(1);
+        acquisition.answered_at = s.now;
+        let every = patience(attempt.terms.operation_timeout) / ASKS_PER_PATIENCE;
+        let shared = next_multiple(s.now, every);
+        let ends = remaining.map_or(Moment::NEVER, |left| s.now + left + Duration::from_millis(1));
+        let polls = match self.config.push {
+            true => Moment::NEVER,
+            false => s.now + SLOWEST_POLL + s.jitter(SLOWEST_POLL / 4),
+        };
+        acquisition.next_try = if attempt.woken { s.now } else { shared.min(ends).min(polls) };
+    }
+
+    /// Returns `true` if a wake-up came after the attempt in flight was sent.
+    pub(super) fn is_woken(&self) -> bool {
+        let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
+        attempt.is_some_and(|attempt| attempt.woken)
     }
 
     /// Reports, once, a front waiter that has waited for another process for longer than two of its leases: two

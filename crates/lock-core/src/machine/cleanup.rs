@@ -230,6 +230,11 @@ impl Outstanding {
         self.timeout = terms.operation_timeout;
     }
 
+    /// Records that something with the id may last until then.
+    pub(super) fn lasts(&mut self, until: Moment) {
+        self.over_at = self.over_at.max(until);
+    }
+
     /// Returns `true` if the lease may last longer than one that is granted now under these terms: it was extended, or
     /// re-entered with a longer lease, or such a request was sent.
     pub(super) fn outlasts(&self, now: Moment, terms: &Terms) -> bool {

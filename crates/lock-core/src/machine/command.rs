@@ -298,6 +298,10 @@ impl Ctx<'_> {
         self.emit(Command::Io { operation, timeout });
     }
 
+    pub(super) fn lease_id(&self, lease: LeaseNumber) -> LeaseId {
+        LeaseId::new(self.env.address().1, lease)
+    }
+
     fn address(&self, lease: LeaseNumber) -> (LockName, LeaseId) {
         let (name, process) = self.env.address();
         (name, LeaseId::new(process, lease))

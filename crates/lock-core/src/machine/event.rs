@@ -133,6 +133,11 @@ pub enum Event {
         /// Its hold.
         hold: HoldId,
     },
+    /// The weight of this permit is lowered to 1.
+    Downgrade {
+        /// The hold.
+        hold: HoldId,
+    },
     /// The lease of this hold must not be handed on.
     Pin {
         /// The hold.

@@ -424,6 +424,14 @@ impl Machine {
         true
     }
 
+    /// Lowers the weight of a permit to 1. Its guard counts once in any case, so this only makes the store forget the
+    /// weight that it has.
+    pub(super) fn on_downgrade(&mut self, id: HoldId) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id) {
+            hold.depth.stored = None;
+        }
+    }
+
     /// Ends the range of tokens with that of this hold, so that its lease is not handed on.
     pub(super) fn on_pin(&mut self, id: HoldId) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id) {
@@ -475,7 +483,9 @@ impl Machine {
         if reentrants == 0 {
             hold.depth.change = Some(DepthChange::Lower { to: wanted });
             let timeout = hold.terms.operation_timeout;
-            s.release(lease, wanted, NotifyWaiters::No, timeout);
+            // A lower weight leaves room for others.
+            let notify = if self.config.pool { NotifyWaiters::Yes } else { NotifyWaiters::No };
+            s.release(lease, wanted, notify, timeout);
         } else {
             let terms = reentry_terms(&hold.terms, &self.queue);
             let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();

@@ -38,6 +38,7 @@ mod command;
 mod event;
 mod fairness;
 mod hold;
+mod pool;
 mod queue;
 mod watch;
 
@@ -52,6 +53,7 @@ pub use command::{
 pub use event::{
     Entry, Env, Event, Failure, HoldId, Join, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer,
 };
+pub use pool::PoolMachine;
 
 use crate::{
     backend::{Released, Reply},
@@ -121,6 +123,7 @@ impl Machine {
             Event::Suspicion => self.on_suspicion(s),
             Event::Release { hold, ticket } => self.on_release(s, hold, Some(ticket)),
             Event::Drop { hold } => self.on_release(s, hold, None),
+            Event::Downgrade { hold } => self.on_downgrade(hold),
             Event::Pin { hold } => self.on_pin(hold),
             Event::Expired { hold } => self.on_expired(s, hold),
             Event::RenewEarly => self.renew_early(s),
@@ -169,6 +172,14 @@ impl Machine {
         self.queue.len()
     }
 
+    /// Returns `true` if replies for this lease, or events of its hold, concern this machine.
+    fn knows(&self, lease: LeaseNumber) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.id.lease == lease)
+            || self.acquisition.as_ref().is_some_and(|acquisition| acquisition.lease == lease)
+            || self.cleanups.contains(lease)
+            || self.lost_holds.iter().any(|lost| lost.hold.lease == lease)
+    }
+
     /// Returns the holder in this process: owner, hold, number of guards, deadline.
     #[must_use]
     pub fn holder(&self) -> Option<(OwnerId, HoldId, u32, Moment)> {
@@ -207,7 +218,8 @@ impl Machine {
         self.renew_if_due(s);
         self.cleanups.release_due(s);
         self.try_if_due(s);
-        if self.config.push {
+        // The pool watches for all of its permits.
+        if self.config.push && !self.config.pool {
             self.watch.tend(s, self.queue.has_queued(), self.closed);
         }
         self.notice_local_wait(s);
@@ -277,6 +289,8 @@ impl Machine {
         {
             let subscribed = self.watch.is_on();
             let others = match listeners {
+                // Its queue is fair.
+                _ if self.config.pool => Others::Subscribed(0),
                 // A store that cannot push knows of no waiter in another process.
                 _ if !self.config.push => Others::Poll,
                 Some(all) => Others::Subscribed(all.saturating_sub(subscribed.into())),
@@ -308,6 +322,8 @@ pub struct MachineConfig {
     pub unsubscribed_poll: Duration,
     /// `true` if every attempt needs its own lease id, as a quorum requires.
     pub lease_per_attempt: bool,
+    /// `true` if the hold is a permit of a pool, whose waiters queue in the store.
+    pub pool: bool,
 }
 
 impl Default for MachineConfig {
@@ -317,6 +333,7 @@ impl Default for MachineConfig {
             push: true,
             unsubscribed_poll: Duration::from_secs(5),
             lease_per_attempt: false,
+            pool: false,
         }
     }
 }
@@ -344,6 +361,8 @@ struct Acquisition {
     taken: bool,
     /// The longest lease that the store may have granted to this id.
     longest: Duration,
+    /// The place in the queue of a pool.
+    place: Option<LeaseNumber>,
     busies: u32,
     lates: u32,
 }

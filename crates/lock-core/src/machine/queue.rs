@@ -208,6 +208,10 @@ impl Queue {
         Some(Overdue { waiter: id, cause, reenters })
     }
 
+    pub(super) fn outage_since(&self) -> Option<Moment> {
+        self.outage_since
+    }
+
     pub(super) fn is_outage(&self) -> bool {
         self.outage_since.is_some()
     }

@@ -17,6 +17,38 @@ use std::{
 /// The prefix for the locks of libraries built on this one.
 const RESERVED: &str = "distlock:";
 
+/// The beginnings of reserved names that stay in front of a factory's prefix: those of pools. A slash cannot occur in a
+/// prefix, so no other reserved name begins with one of them.
+const HEADS: [&str; 3] = [PoolKind::Semaphore.head(), PoolKind::RwLock.head(), PoolKind::Fair.head()];
+
+/// A kind of pool. Each kind has names of its own, which differ from those of locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PoolKind {
+    Semaphore,
+    RwLock,
+    Fair,
+}
+
+impl PoolKind {
+    /// Returns the beginning of the names of its pools.
+    pub(crate) const fn head(self) -> &'static str {
+        match self {
+            Self::Semaphore => "distlock:semaphore/",
+            Self::RwLock => "distlock:rwlock/",
+            Self::Fair => "distlock:fair/",
+        }
+    }
+
+    /// Returns the name of a pool of this kind that the user calls `name`.
+    pub(crate) fn named(self, name: &LockName) -> Result<LockName, NameError> {
+        let whole = [self.head(), name.as_str()].concat();
+        match whole.len() {
+            bytes if bytes > LockName::MAX_BYTES => Err(NameError::TooLong { bytes }),
+            _ => Ok(LockName::shared(&whole)),
+        }
+    }
+}
+
 /// The name of a lock. All contenders for a lock use the same name.
 ///
 /// A name is 1 to 512 bytes long, contains no control characters, and does not begin with `redisson_` or
@@ -97,6 +129,30 @@ impl LockName {
     /// Returns `true` if the name was created by [`reserved`].
     pub(crate) fn is_reserved(&self) -> bool {
         self.as_str().starts_with(RESERVED)
+    }
+
+    /// Returns `true` if this is the name of a pool (a [semaphore](crate::permit) and the like), whose permits stores keep
+    /// apart from locks. Applications have no such names: factories make them.
+    #[must_use]
+    pub fn is_pool(&self) -> bool {
+        HEADS.iter().any(|head| self.as_str().starts_with(head))
+    }
+
+    /// Returns the noun for what has this name, and the name that the user gave it.
+    pub(crate) fn noun(&self) -> (&'static str, &str) {
+        match self.split_head() {
+            (head, rest) if head == PoolKind::Semaphore.head() => ("semaphore", rest),
+            (head, rest) if head == PoolKind::RwLock.head() => ("read-write lock", rest),
+            (head, rest) if head == PoolKind::Fair.head() => ("fair lock", rest),
+            _ => ("lock", self.as_str()),
+        }
+    }
+
+    /// Splits off the beginning of a reserved name, which stays in front of a factory's prefix.
+    fn split_head(&self) -> (&'static str, &str) {
+        let heads = HEADS.into_iter().chain([RESERVED]);
+        let split = |head: &'static str| Some((head, self.as_str().strip_prefix(head)?));
+        heads.filter_map(split).next().unwrap_or(("", self.as_str()))
     }
 
     /// Returns the name as it was given.
@@ -199,6 +255,14 @@ pub fn reserved(rest: &str) -> Result<LockName, NameError> {
         _ if whole.len() > LockName::MAX_BYTES => Err(NameError::TooLong { bytes: whole.len() }),
         _ => Ok(LockName::shared(&whole)),
     }
+}
+
+/// Returns the name of the pool of a semaphore that users call `name`, for tests of stores.
+///
+/// # Errors
+/// [`NameError::TooLong`].
+pub fn semaphore_name(name: &LockName) -> Result<LockName, NameError> {
+    PoolKind::Semaphore.named(name)
 }
 
 /// The reason why a string is not a valid lock name.
@@ -305,11 +369,8 @@ impl Prefix {
 
     /// Returns the name in the store. A reserved name is reserved in the store, too.
     pub(crate) fn stored(&self, name: &LockName) -> LockName {
-        let prefix = &*self.0;
-        LockName::shared(&match name.as_str().strip_prefix(RESERVED) {
-            Some(rest) => [RESERVED, prefix, rest].concat(),
-            None => [prefix, name.as_str()].concat(),
-        })
+        let (head, rest) = name.split_head();
+        LockName::shared(&[head, &self.0, rest].concat())
     }
 
     /// Adds the prefix to `start`, the beginning of some names.
@@ -319,11 +380,8 @@ impl Prefix {
 
     /// Returns the name that is stored as `stored`; `None` if `stored` does not have this prefix.
     pub(crate) fn unstored(&self, stored: &LockName) -> Option<LockName> {
-        let prefix = &*self.0;
-        Some(match stored.as_str().strip_prefix(RESERVED) {
-            Some(rest) => LockName::shared(&[RESERVED, rest.strip_prefix(prefix)?].concat()),
-            None => LockName::shared(stored.as_str().strip_prefix(prefix)?),
-        })
+        let (head, rest) = stored.split_head();
+        Some(LockName::shared(&[head, rest.strip_prefix(&*self.0)?].concat()))
     }
 }
 
@@ -493,6 +551,7 @@ mod tests {
             (LockName::from_static("{eu}:x"), "shop:{eu}:x"),
             (LockName::from_static("shop:x"), "shop:shop:x"),
             (of_library, "distlock:shop:run:{a}"),
+            (PoolKind::Fair.named(&LockName::from_static("x")).unwrap(), "distlock:fair/shop:x"),
         ] {
             assert_eq!(prefix.stored(&name).as_str(), stored);
             assert_eq!(prefix.unstored(&prefix.stored(&name)), Some(name));
@@ -501,6 +560,21 @@ mod tests {
             assert_eq!(prefix.unstored(&LockName::from_static(other)), None, "{other}");
         }
         assert_eq!(prefix.unstored(&reserved("run").unwrap()), None);
+    }
+
+    #[test]
+    fn names_of_pools_differ_from_all_others() {
+        let name = LockName::from_static("{eu}:x");
+        let pools =
+            [PoolKind::Semaphore, PoolKind::RwLock, PoolKind::Fair].map(|kind| kind.named(&name).unwrap());
+        assert_eq!(pools[0].as_str(), "distlock:semaphore/{eu}:x");
+        assert!(pools.iter().all(|pool| pool.is_pool() && pool.is_reserved()));
+        assert!(pools[0] != pools[1] && pools[1] != pools[2]);
+        // Neither a user's name nor a prefix makes one.
+        assert!(LockName::new(pools[0].as_str()).is_err() && Prefix::new("semaphore/").is_none());
+        assert!(!name.is_pool() && !reserved("semaphore").unwrap().is_pool());
+        let long = LockName::new("n".repeat(LockName::MAX_BYTES)).unwrap();
+        assert!(matches!(PoolKind::Fair.named(&long), Err(NameError::TooLong { .. })));
     }
 
     #[test]

@@ -28,6 +28,10 @@
 //! The in-memory backend calls these functions behind a mutex. Other backends implement the same rules (Redis in Lua)
 //! and are compared with them.
 
+mod pool;
+
+pub use pool::{Pool, Ruling};
+
 use crate::{
     backend::{AcquireMode, Acquired, Floor, ForceReleased, Released, Renewed},
     ids::{FencingToken, LeaseId},
@@ -99,6 +103,8 @@ impl Slot {
                 }
                 None => Acquired::Gone,
             },
+            // A lock has no permits.
+            AcquireMode::Permit(_) => Acquired::Gone,
         }
     }
 
@@ -143,6 +149,11 @@ impl Slot {
             }
             _ => ForceReleased::HolderChanged,
         }
+    }
+
+    /// Returns `true` if the lock is held.
+    pub fn is_held(&mut self, now: UtcTime) -> bool {
+        self.inspect(now).is_some()
     }
 
     /// Returns the holder of the lock, its depth, and the remaining time.

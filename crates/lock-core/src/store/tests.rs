@@ -93,7 +93,7 @@ fn acquire_delivered_late_is_not_executed() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     let mode = AcquireMode::New { reserve: 0, floor: None };
     let too_late = NOW + Duration::from_micros(1);
-    assert_eq!(slot.acquire(too_late, a, LEASE, NOW, mode, DAY), Acquired::Late);
+    assert_eq!(slot.acquire(too_late, a, LEASE, NOW, mode.clone(), DAY), Acquired::Late);
     assert!(slot.is_empty(), "no lease, and no token drawn");
     assert!(matches!(slot.acquire(NOW, a, LEASE, NOW, mode, DAY), Acquired::Granted { .. }));
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 /// The files of the machine, from the bottom up: each imports only from files before it.
-const MACHINE: [&str; 9] =
-    ["event", "command", "fairness", "queue", "watch", "cleanup", "mod", "hold", "acquisition"];
+const MACHINE: [&str; 10] =
+    ["event", "command", "fairness", "queue", "watch", "cleanup", "mod", "hold", "acquisition", "pool"];
 
 /// The files of the driver, from the bottom up.
 const DRIVER: [&str; 15] = [

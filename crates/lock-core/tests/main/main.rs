@@ -37,6 +37,7 @@ mod min_hold;
 mod observer_panics;
 mod operations;
 mod outages;
+mod permits;
 mod pipelines;
 mod prefixes;
 mod reentry;

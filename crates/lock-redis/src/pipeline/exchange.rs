@@ -19,16 +19,17 @@ use crate::{
     connection::{Delivered, Delivery, Dialled},
     error::{RequestError, Unanswered, not_woken, unexpected_reply},
     keys::{self, Keys},
-    script::{BATCH, RELEASE, Words},
+    script::{BATCH, PERMITS, PROBE, RELEASE, Words},
     script_reply::{self, ScriptReply},
     shared::{Releases, Shared},
 };
 use futures_util::future::{join, join_all};
 use lock_core::{
+    LockName,
     backend::{BackendErrorKind, NotifyWaiters, Operation, Submission},
     clock::UtcTime,
 };
-use std::{borrow::Cow, pin::pin, slice, time::Duration};
+use std::{borrow::Cow, pin::pin, slice, sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
 /// An operation and its reply.
@@ -44,15 +45,27 @@ pub(super) async fn exchange<C: Client>(
     let replies = match submissions.as_slice() {
         [submission] => {
             let operation = submission.operation();
-            vec![alone(shared, dialled, operation, delivery(shared, [operation])).await]
+            vec![alone(shared, dialled, operation, delivery_of(shared, [operation])).await]
         }
-        several if shared.cluster.is_none() => together(shared, dialled, several).await,
+        several if shared.cluster.is_none() && !several.iter().any(is_for_a_pool) => {
+            together(shared, dialled, several).await
+        }
         _ => {
-            // The keys of a script must share one slot. All scripts for one node are still sent together.
-            submissions.sort_by_slot();
-            let slots = submissions.as_slice().chunk_by(|a, b| slot(a.operation()) == slot(b.operation()));
-            let replies = slots.map(async |submissions| match submissions {
-                [one] => vec![alone(shared, dialled, one.operation(), Delivery::Plain).await],
+            // Pools have a script of their own, and the keys of a script must share one slot. All scripts for one node
+            // are still sent together.
+            let is_node = shared.cluster.is_some();
+            let script = |operation: &Operation| {
+                (if is_node { slot(operation) } else { 0 }, operation.name().is_pool())
+            };
+            submissions.sort_by_script(script);
+            let parts =
+                submissions.as_slice().chunk_by(|a, b| script(a.operation()) == script(b.operation()));
+            let replies = parts.map(async |submissions| match submissions {
+                [one] => {
+                    let delivery =
+                        if is_node { Delivery::Plain } else { delivery_of(shared, [one.operation()]) };
+                    vec![alone(shared, dialled, one.operation(), delivery).await]
+                }
                 several => together(shared, dialled, several).await,
             });
             join_all(replies).await.into_iter().flatten().collect()
@@ -74,6 +87,11 @@ pub(crate) async fn alone<C: Client>(
     operation: &Operation,
     delivery: Delivery,
 ) -> Result<ScriptReply, RequestError> {
+    if operation.name().is_pool() {
+        // Boxed, since a batch that is refused runs its operations alone.
+        let replies = Box::pin(batch(shared, dialled, &[operation], delivery)).await;
+        return replies.into_iter().next().unwrap_or_else(|| Err(unexpected_reply(what(operation))));
+    }
     if delivery == Delivery::Plain
         && let Some(reply) = release(shared, dialled, operation).await
     {
@@ -97,18 +115,38 @@ pub(crate) async fn alone<C: Client>(
     reply
 }
 
-/// Runs several operations with the batch script.
+fn is_for_a_pool(submission: &Submission) -> bool {
+    submission.operation().name().is_pool()
+}
+
+/// Runs several operations with the batch script, or that of pools.
 async fn together<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
     submissions: &[Submission],
 ) -> Vec<Result<ScriptReply, RequestError>> {
+    let operations: Vec<_> = submissions.iter().map(Submission::operation).collect();
+    let delivery = delivery_of(shared, operations.iter().copied());
+    batch(shared, dialled, &operations, delivery).await
+}
+
+async fn batch<C: Client>(
+    shared: &Shared<C>,
+    dialled: &Dialled<C::Connection>,
+    operations: &[&Operation],
+    delivery: Delivery,
+) -> Vec<Result<ScriptReply, RequestError>> {
+    if operations.iter().any(|operation| operation.name().is_pool())
+        && let Err(error) = probe_pools(shared, dialled, operations[0].name()).await
+    {
+        return operations.iter().map(|_| Err(error.clone())).collect();
+    }
     let sent = Instant::now();
-    let answer = batch(shared, dialled, submissions).await;
-    let operations = || submissions.iter().map(Submission::operation);
+    let answer = run_batch(shared, dialled, operations, delivery).await;
+    let operations = || operations.iter().copied();
     let whats = || operations().map(what);
     let replies: Vec<_> = match answer {
-        Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(submissions.len(), reply) {
+        Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(operations().len(), reply) {
             Some(replies) => {
                 let accepted = |(operation, reply)| {
                     let reply = dialled.read(what(operation), sent, in_full(operation, reply))?;
@@ -123,11 +161,10 @@ async fn together<C: Client>(
         },
         // The server checks permissions, role and memory before it runs a script. If a batch is refused because of one
         // operation, the others may still succeed.
-        Err(error) if error.is_refusal() => {
+        Err(error) if error.is_refusal() && operations().len() > 1 => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
             let each = operations().map(async |operation| {
-                let delivery = delivery(shared, [operation]);
-                alone(shared, dialled, operation, delivery).await
+                alone(shared, dialled, operation, delivery_of(shared, [operation])).await
             });
             return join_all(each).await;
         }
@@ -137,12 +174,38 @@ async fn together<C: Client>(
     replies
 }
 
-async fn batch<C: Client>(
+/// Tries the commands that pools need, once per server, so that their script does not fail midway. Locks need fewer.
+async fn probe_pools<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
-    submissions: &[Submission],
+    name: &LockName,
+) -> Result<(), RequestError> {
+    if shared.pools_probed.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let write = |words: &mut Words| {
+        words.extend(keys::pool_probe(name).map(Cow::Owned));
+        let sharded = Keys::sharded(shared.pubsub);
+        // A channel of its own: this wakes nobody.
+        let channel = keys::channel(name) + ":probe";
+        words.extend([Cow::Owned(channel), Cow::Borrowed("permits"), Cow::Borrowed(sharded)]);
+    };
+    let sent = Instant::now();
+    let answer = PROBE.run(dialled, Delivery::Plain, 2, write).await;
+    let Delivered { reply, .. } = answer.map_err(|error| error.during(PROBE.name))?;
+    dialled.read(PROBE.name, sent, reply)?.probed()?;
+    shared.pools_probed.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn run_batch<C: Client>(
+    shared: &Shared<C>,
+    dialled: &Dialled<C::Connection>,
+    operations: &[&Operation],
+    delivery: Delivery,
 ) -> Result<Delivered, Unanswered> {
-    let operations = || submissions.iter().map(Submission::operation);
+    let operations = || operations.iter().copied();
+    let script = if operations().any(|operation| operation.name().is_pool()) { &PERMITS } else { &BATCH };
     let write = |words: &mut Words| {
         operations().for_each(|operation| write_keys(operation, words));
         words.push(Cow::Borrowed(Keys::sharded(shared.pubsub)));
@@ -151,8 +214,7 @@ async fn batch<C: Client>(
             write_arguments(operation, shared.rules.retention, words);
         }
     };
-    let delivery = delivery(shared, operations());
-    BATCH.run(dialled, delivery, operations().map(number_of_keys).sum(), write).await
+    script.run(dialled, delivery, operations().map(number_of_keys).sum(), write).await
 }
 
 /// The time allowed for replicas while the server's clock is unknown.
@@ -162,7 +224,7 @@ const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of the operation's
 /// remaining time.
-fn delivery<'a, C: Client>(
+fn delivery_of<'a, C: Client>(
     shared: &Shared<C>,
     operations: impl IntoIterator<Item = &'a Operation>,
 ) -> Delivery {

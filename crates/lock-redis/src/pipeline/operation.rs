@@ -10,7 +10,9 @@ use crate::{
     script_reply::{self, ScriptReply},
 };
 use lock_core::{
-    backend::{AcquireMode, BackendError, LeaseId, NotifyWaiters, Operation, Outcome, Submission},
+    backend::{
+        AcquireMode, BackendError, LeaseId, NotifyWaiters, Operation, Outcome, PermitRequest, Submission,
+    },
     clock::UtcTime,
 };
 use std::{
@@ -23,9 +25,10 @@ use std::{
 /// Returns the script of an operation.
 pub(super) fn script(operation: &Operation) -> &'static Script {
     match operation {
-        Operation::Acquire(request) => match request.mode {
-            AcquireMode::New { .. } => &script::ACQUIRE,
+        _ if operation.name().is_pool() => &script::PERMITS,
+        Operation::Acquire(request) => match &request.mode {
             AcquireMode::Reenter { .. } => &script::REENTER,
+            AcquireMode::New { .. } | AcquireMode::Permit(_) => &script::ACQUIRE,
         },
         Operation::Renew(_) => &script::RENEW,
         Operation::Release(_) => &script::RELEASE,
@@ -35,8 +38,8 @@ pub(super) fn script(operation: &Operation) -> &'static Script {
 /// Returns the function of the batch script that executes the operation.
 pub(super) fn function(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Acquire(request) => match request.mode {
-            AcquireMode::New { reserve: 0, floor: None } => "acquire",
+        Operation::Acquire(request) => match &request.mode {
+            AcquireMode::New { reserve: 0, floor: None } | AcquireMode::Permit(_) => "acquire",
             AcquireMode::New { .. } => "reserve",
             AcquireMode::Reenter { .. } => "reenter",
         },
@@ -53,6 +56,7 @@ pub(crate) fn what(operation: &Operation) -> &'static str {
 /// Returns the number of keys of the operation.
 pub(super) fn keys(operation: &Operation) -> usize {
     match operation {
+        _ if operation.name().is_pool() => 3,
         Operation::Acquire(request) if matches!(request.mode, AcquireMode::New { .. }) => 2,
         _ => 1,
     }
@@ -61,7 +65,10 @@ pub(super) fn keys(operation: &Operation) -> usize {
 pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
     let name = operation.name();
     words.push(Cow::Owned(name.as_str().to_owned()));
-    if keys(operation) == 2 {
+    if name.is_pool() {
+        words.push(Cow::Owned(keys::queue(name)));
+    }
+    if keys(operation) >= 2 {
         words.push(Cow::Owned(keys::counter(name)));
     }
 }
@@ -70,6 +77,13 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
 /// backend.
 pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
     let owned = |text: String| Cow::Owned(text);
+    // An argument, since a channel passed as a key would require permission for a key with its name.
+    let channel = || owned(keys::channel(operation.name()));
+    let is_pool = operation.name().is_pool();
+    let is_silent = matches!(operation, Operation::Release(request) if request.notify == NotifyWaiters::No);
+    if is_pool {
+        words.push(if is_silent { Cow::Borrowed("") } else { channel() });
+    }
     match operation {
         Operation::Acquire(request) => {
             words.extend([lease(request.lease), owned(millis(request.duration))]);
@@ -89,6 +103,17 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
                     }
                 }
                 AcquireMode::Reenter { depth } => words.extend([small(depth), not_after]),
+                AcquireMode::Permit(ref permit) => {
+                    let PermitRequest { share, place, floor } = **permit;
+                    let retention = request.retention.unless(retention).map(millis);
+                    let (place, patience) = match place {
+                        Some(place) => (lease(place.id), owned(millis(place.patience))),
+                        None => (Cow::Borrowed(""), Cow::Borrowed("0")),
+                    };
+                    words.extend([not_after, owned(retention.unwrap_or_default())]);
+                    words.extend([small(share.weight), small(share.limit), place, patience]);
+                    words.push(floor.map_or(Cow::Borrowed(""), |floor| owned(floor.to_string())));
+                }
             }
         }
         Operation::Renew(request) => words.extend([
@@ -96,15 +121,12 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
             owned(millis(request.duration)),
             owned(request.not_after.as_micros().to_string()),
         ]),
-        Operation::Release(request) => words.extend([
-            lease(request.lease),
-            small(request.depth_left),
-            // An argument, since a channel passed as a key would require permission for a key with its name.
-            match request.notify {
-                NotifyWaiters::No => Cow::Borrowed(""),
-                _ => owned(keys::channel(&request.name)),
-            },
-        ]),
+        Operation::Release(request) => {
+            words.extend([lease(request.lease), small(request.depth_left)]);
+            if !is_pool {
+                words.push(if is_silent { Cow::Borrowed("") } else { channel() });
+            }
+        }
     }
 }
 
@@ -112,13 +134,14 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
 pub(crate) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
     let RawReply::Integer(now) = reply else { return reply };
     match operation {
-        Operation::Acquire(request) => match request.mode {
+        Operation::Acquire(request) => match &request.mode {
             // With a floor, the tokens follow.
             AcquireMode::New { floor: Some(_), .. } => reply,
             AcquireMode::New { reserve, .. } => {
-                let last = now.saturating_add(i64::from(reserve.min(script_reply::MAX_RESERVE)));
+                let last = now.saturating_add(i64::from((*reserve).min(script_reply::MAX_RESERVE)));
                 script_reply::in_full(reply, "granted", &[now, last, 0])
             }
+            AcquireMode::Permit(_) => script_reply::in_full(reply, "granted", &[now, now, 0]),
             AcquireMode::Reenter { .. } => script_reply::in_full(reply, "reentered", &[]),
         },
         Operation::Renew(_) => script_reply::in_full(reply, "renewed", &[]),
@@ -167,7 +190,7 @@ pub(crate) fn is_worth_sending(submission: &Submission, server: Option<UtcTime>,
 pub(crate) fn complete(submission: Submission, reply: Result<ScriptReply, RequestError>) {
     let outcome = reply.and_then(|reply| match submission.operation() {
         Operation::Acquire(request) => Ok(match request.mode {
-            AcquireMode::New { .. } => reply.acquired()?.map(Outcome::from),
+            AcquireMode::New { .. } | AcquireMode::Permit(_) => reply.acquired()?.map(Outcome::from),
             AcquireMode::Reenter { .. } => reply.reentered()?.map(Outcome::from),
         }),
         Operation::Renew(_) => Ok(reply.renewed()?.map(Outcome::from)),
@@ -207,9 +230,9 @@ impl Submissions {
         &self.0
     }
 
-    /// Sorts the operations by slot; those of one lock keep their order.
-    pub(super) fn sort_by_slot(&mut self) {
-        self.0.sort_by_cached_key(|submission| slot(submission.operation()));
+    /// Sorts the operations by those that one script can carry out; those of one name keep their order.
+    pub(super) fn sort_by_script(&mut self, together: impl Fn(&Operation) -> (u16, bool)) {
+        self.0.sort_by_cached_key(|submission| together(submission.operation()));
     }
 
     pub(crate) fn take(&mut self) -> Vec<Submission> {

@@ -1,7 +1,7 @@
 -- Tries every command that the other scripts use, on keys of its own, and names those that are denied.
 --
 -- KEYS 1 a lock that nobody uses   2 its counter
--- ARGV 1 its channel   2 ledger, to try the commands of a run ledger as well, or ''   3 1 if the channel is sharded, or ''
+-- ARGV 1 its channel   2 ledger or permits, to try their commands as well, or ''   3 1 if the channel is sharded, or ''
 --
 -- replies, each after the server's time in µs:
 --   fit
@@ -42,6 +42,17 @@ if ARGV[2] == 'ledger' then
   try('LPUSH', KEYS[2], 'probe')
   try('LTRIM', KEYS[2], '0', '0')
   try('LRANGE', KEYS[2], '0', '0')
+end
+if ARGV[2] == 'permits' then
+  try('HMGET', KEYS[1], 'probe')
+  if try('HINCRBY', KEYS[1], 'probe', '1') then redis.call('HDEL', KEYS[1], 'probe') end
+  if try('ZADD', KEYS[2], '0', 'probe') then
+    try('ZCARD', KEYS[2])
+    try('ZRANK', KEYS[2], 'probe')
+    try('ZRANGE', KEYS[2], '0', '0')
+    try('PEXPIREAT', KEYS[2], '32503680000000')
+    try('ZREM', KEYS[2], 'probe')
+  end
 end
 -- The second form requires Redis 6.2.
 if try('SET', KEYS[2], '1', 'PX', '1') then try('SET', KEYS[2], '1', 'PX', '1', 'GET') end

@@ -47,6 +47,7 @@ impl AsyncBackend for Server {
         let (reserve, floor) = match request.mode {
             AcquireMode::New { reserve, floor } => (reserve, floor),
             AcquireMode::Reenter { depth } => return self.reenter(request, depth).await,
+            AcquireMode::Permit(_) => return Err(BackendError::without_permits("MariaDB")),
         };
         let values = [
             ("name", Value::Text(request.name.as_str())),

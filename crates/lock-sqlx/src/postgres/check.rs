@@ -3,7 +3,7 @@
 use super::{
     error::{failed, unconnected},
     place::Place,
-    statements::{SCHEMA, SCHEMA_VERSION, Tables},
+    statements::{POOL_SCHEMA, SCHEMA, SCHEMA_VERSION, Tables},
 };
 use crate::connections::misconfigured;
 use lock_core::{
@@ -91,7 +91,7 @@ pub(super) async fn check(connection: &mut PgConnection, tables: &Tables) -> Res
     Ok(Checked { started, now: UtcTime::from_micros(u64::try_from(now).unwrap_or(0)) })
 }
 
-/// Creates the tables if there are none. An update of the program will change those of an earlier version here.
+/// Creates the tables that are missing.
 pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
     let tables = place.tables();
     let failed = |error| {
@@ -111,8 +111,9 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
     // Two programs that create a table at the same time would fail.
     let alone = sqlx::query("select pg_advisory_xact_lock(hashtext('distlock'))").execute(&mut *tx).await;
     alone.map_err(failed)?;
-    let look = sqlx::query_scalar(tables.name("select to_regclass('distlock_meta') is not null"));
-    let has_tables: bool = look.fetch_one(&mut *tx).await.map_err(failed)?;
+    let look = "select to_regclass('distlock_meta') is not null, to_regclass('distlock_pool') is not null";
+    let look = sqlx::query_as(tables.name(look)).fetch_one(&mut *tx).await;
+    let (has_tables, has_pools): (bool, bool) = look.map_err(failed)?;
     if !has_tables {
         let exists = "select $1::text is null or exists (select from pg_namespace where nspname = $1)";
         let exists = sqlx::query_scalar(exists).bind(place.schema.clone()).fetch_one(&mut *tx).await;
@@ -122,6 +123,9 @@ pub(super) async fn create_tables(place: &Place) -> Result<(), BackendError> {
             sqlx::raw_sql(create).execute(&mut *tx).await.map_err(failed)?;
         }
         sqlx::raw_sql(tables.name(SCHEMA)).execute(&mut *tx).await.map_err(failed)?;
+    }
+    if !has_pools {
+        sqlx::raw_sql(tables.name(POOL_SCHEMA)).execute(&mut *tx).await.map_err(failed)?;
     }
     tx.commit().await.map_err(failed)
 }

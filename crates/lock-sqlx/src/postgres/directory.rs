@@ -4,9 +4,11 @@ use super::{
     leases::decode,
     server::{Server, statement},
 };
-use crate::columns::signed;
+use crate::{
+    columns::signed,
+    pools::{RESERVED, listed_name},
+};
 use lock_core::{
-    LockName,
     backend::{BackendError, ProcessId},
     inspect::{ListLimits, Listing},
 };
@@ -38,13 +40,23 @@ impl Server {
     pub(super) async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
         // One more, which says that there are more.
         let limit = i64::try_from(limits.names()).unwrap_or(i64::MAX - 1) + 1;
-        let query = statement(&self.statements.list).bind(prefix).bind(limit);
-        let rows = self.execute(&self.upkeep, "list locks", query).await?;
+        let query = |text| statement(text).bind(prefix.clone()).bind(limit);
+        let mut rows = self.execute(&self.upkeep, "list locks", query(&self.statements.list)).await?;
+        let begins_pools = prefix.starts_with(RESERVED) || RESERVED.starts_with(&prefix);
+        if begins_pools && !prefix.is_empty() {
+            match self.execute(&self.upkeep, "list pools", query(&self.statements.list_pools)).await {
+                Ok(pools) => rows.extend(pools),
+                // A list of locks does not depend on pools.
+                Err(error) if !prefix.starts_with(RESERVED) => {
+                    tracing::debug!(%error, "failed to list pools besides locks");
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let is_truncated = rows.len() > limits.names();
         let names: Vec<(String,)> =
             rows.iter().take(limits.names()).map(decode).collect::<Result<_, BackendError>>()?;
-        // A reserved name is not valid.
-        let names = names.into_iter().filter_map(|(name,)| LockName::new(name).ok());
+        let names = names.into_iter().filter_map(|(name,)| listed_name(&name));
         Ok(Listing::new(names, is_truncated))
     }
 }

@@ -29,12 +29,13 @@ fn describe(what: &str, applied: Applied, error: sqlx::Error) -> BackendError {
     let (kind, remedy) = match (sqlstate(&error).as_deref(), &error) {
         (Some(MISSING_TABLE), _) => (
             Kind::Misconfigured,
-            ": the tables are missing; create them with `distlock::sql::migrate(url)`, or connect with `?migrate=true`",
+            ": a table is missing, such as that of semaphores in a database of an earlier version; create it with \
+             `distlock::sql::migrate(url)`, or connect with `?migrate=true`",
         ),
         (Some("42501"), _) => (
             Kind::Denied,
-            ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence, distlock_card and \
-             distlock_run, select on distlock_meta, and usage of their schema, to this user",
+            ": grant select, insert, update and delete on the tables distlock_lock, distlock_fence, distlock_card, \
+             distlock_run and (for semaphores, read-write locks and fair locks) distlock_pool, select on distlock_meta, and usage of their schema, to this user",
         ),
         (Some("3D000"), _) => (Kind::Misconfigured, ": the database does not exist"),
         (Some("25006"), _) => {

@@ -7,28 +7,86 @@ use super::{
 };
 use crate::{
     columns::{self, duration, micros, millis, misunderstood, signed, token},
-    connections::in_time,
-    renewals::RenewsTogether,
+    connections::{in_time, run},
+    renewals::{RenewsTogether, renew},
 };
+use async_trait::async_trait;
 use lock_core::{
-    LockName,
+    LockName, Worker,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, BackendError, ForceReleaseRequest, ForceReleased, Inspected,
-        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, AsyncBackend, BackendError, Capabilities, ForceReleaseRequest,
+        ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        StoredHold,
     },
     clock::UtcTime,
 };
 use sqlx::{FromRow, postgres::PgRow};
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// The number of releases after which expired rows are deleted.
 const SWEEP_EVERY: u32 = 64;
 
+/// The leases of a server, which are locks. Pools are not among them.
+pub(super) struct Leases {
+    pub(super) server: Arc<Server>,
+    pub(super) keeper: Worker,
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl AsyncBackend for Leases {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("postgres")
+    }
+
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
+        self.server.now()
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let server = self.server.clone();
+        run(&self.keeper, async move { server.acquire(request).await }).await
+    }
+
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let (server, number) = (self.server.clone(), items.len());
+        let renewed = run(&self.keeper, async move { Ok(renew(&*server, items).await) }).await;
+        renewed.unwrap_or_else(|error| vec![Err(error); number])
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let server = self.server.clone();
+        run(&self.keeper, async move { server.release(request).await }).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let server = self.server.clone();
+        run(&self.keeper, async move { server.inspect(name).await }).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        let server = self.server.clone();
+        run(&self.keeper, async move { server.force_release(request).await }).await
+    }
+}
+
 impl Server {
-    pub(super) async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         let (reserve, floor) = match request.mode {
             AcquireMode::New { reserve, floor } => (reserve, floor),
             AcquireMode::Reenter { depth } => return self.reenter(request, depth).await,
+            AcquireMode::Permit(_) => return Err(BackendError::without_permits("a lock of postgres")),
         };
         let query = statement(&self.statements.acquire)
             .bind(request.name.as_str().to_owned())
@@ -87,10 +145,7 @@ impl Server {
         }
     }
 
-    pub(super) async fn release(
-        self: Arc<Self>,
-        request: ReleaseRequest,
-    ) -> Result<Reply<Released>, BackendError> {
+    async fn release(self: Arc<Self>, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let ReleaseRequest { name, lease, depth_left, notify } = request;
         let freed = self.free(&self.statements.release, &name, lease.to_string(), depth_left, notify);
         let Freed { now, had_it, held_by_other, watching, .. } = freed.await?;
@@ -101,12 +156,12 @@ impl Server {
         };
         if self.releases.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             let server = self.clone();
-            tokio::spawn(async move { server.sweep().await });
+            tokio::spawn(async move { server.sweep(&server.statements.sweep).await });
         }
         Ok(Reply::new(now, released))
     }
 
-    pub(super) async fn force_release(
+    async fn force_release(
         &self,
         request: ForceReleaseRequest,
     ) -> Result<Reply<ForceReleased>, BackendError> {
@@ -153,7 +208,7 @@ impl Server {
         Ok(freed)
     }
 
-    pub(super) async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         let query = statement(&self.statements.inspect).bind(name.as_str().to_owned());
         let rows = self.execute(&self.upkeep, "read a lock", query).await?;
         let (now, lease, depth, expires): (i64, Option<String>, Option<i32>, Option<i64>) = only(&rows)?;
@@ -170,8 +225,8 @@ impl Server {
     }
 
     /// Deletes expired rows. If that fails, the next sweep does it.
-    async fn sweep(&self) {
-        let sweep = self.execute(&self.upkeep, "delete expired rows", statement(&self.statements.sweep));
+    pub(super) async fn sweep(&self, text: &Arc<str>) {
+        let sweep = self.execute(&self.upkeep, "delete expired rows", statement(text));
         if let Err(error) = in_time(sweep).await {
             tracing::debug!(%error, "failed to delete expired rows of postgres");
         }
@@ -237,7 +292,7 @@ fn renewed(row: &PgRow) -> Result<Option<Reply<Renewed>>, BackendError> {
     Ok(Some(Reply::new(micros(now), renewed)))
 }
 
-fn only<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Result<T, BackendError> {
+pub(super) fn only<T: for<'r> FromRow<'r, PgRow>>(rows: &[PgRow]) -> Result<T, BackendError> {
     decode(rows.first().ok_or_else(misunderstood)?)
 }
 

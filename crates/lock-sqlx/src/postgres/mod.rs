@@ -1,6 +1,7 @@
 //! Locks in a PostgreSQL database.
 //!
-//! Each operation is one statement. It runs in the keeper, where the connections live.
+//! Each operation on a lock is one statement; those on a pool read and write its row. They run in the keeper, where the
+//! connections live.
 
 mod check;
 mod directory;
@@ -8,23 +9,20 @@ mod error;
 mod leases;
 mod ledger;
 mod place;
+mod pools;
 mod server;
 mod statements;
 mod wakes;
 
-use self::{ledger::Ledger, place::Place, server::Server, wakes::Wakes};
-use crate::{
-    connections::{in_time, run},
-    renewals::renew,
-};
+use self::{leases::Leases, ledger::Ledger, place::Place, server::Server, wakes::Wakes};
+use crate::connections::{in_time, run};
 use async_trait::async_trait;
 use lock_core::{
     __private::{decode_card, encode_card, no_runtime},
     LockError, LockName, Store, Worker,
     backend::{
-        AcquireRequest, Acquired, AsyncBackend, BackendError, Capabilities, Connector, Directory,
-        ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+        Backend, BackendError, BackendErrorKind, Capabilities, Connector, Directory, ForceReleaseRequest,
+        ForceReleased, Inspected, ProcessId, Reply, Submission, SubscriberId, Subscriptions, WakeListener,
     },
     clock::UtcTime,
     inspect::{ListLimits, Listing, ProcessCard},
@@ -45,6 +43,10 @@ use std::{
 /// The [store rules](lock_core::backend::Backend#contract) apply. Each operation is one statement, at READ COMMITTED.
 /// Leases are judged by the clock of the server.
 ///
+/// An operation on a semaphore, a read-write lock or a fair lock reads its row, and writes it if no other client did so
+/// meanwhile. Those of one process that come together share both. A pool that many processes change all the time makes
+/// them try again; several pools do not disturb one another.
+///
 /// - Grants and renewals are on the disk of the server before they are reported, whatever `synchronous_commit` says, and
 ///   on its synchronous standbys, if it has any. After a failover to an asynchronous standby, a lock that was granted in
 ///   the last moments may be granted again; its token is greater.
@@ -55,16 +57,17 @@ use std::{
 /// A release wakes the waiters of all processes with NOTIFY, if somebody waits.
 ///
 /// # Connections
-/// Up to 4 for acquires (`?connections=`), 2 for releases, 1 for renewals, and 1 that listens while something waits. They
-/// are opened when they are needed.
+/// Up to 4 for acquires (`?connections=`), 2 for releases, 1 for renewals, 1 that listens while something waits, and 4 for
+/// semaphores, read-write locks and fair locks (`?connections=`). They are opened when they are needed.
 ///
 /// A pooler that assigns connections to transactions, such as pgbouncer in that mode, needs `?pooler=true`. Then each
 /// operation is a transaction by name, with statements that have none, which takes two more round trips, and processes
 /// that wait look for releases every 100 ms to 1 s. The tables must be created over a direct connection.
 ///
 /// # Stored data
-/// The tables `distlock_lock`, `distlock_fence`, `distlock_card`, `distlock_run` and `distlock_meta`. The row of a name is deleted after its
-/// fencing counter has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
+/// The tables `distlock_lock`, `distlock_fence`, `distlock_pool`, `distlock_card`, `distlock_run` and `distlock_meta`. An
+/// earlier version of this crate created no `distlock_pool`, which only semaphores, read-write locks and fair locks need:
+/// [`migrate`](crate::migrate) adds it. The row of a name is deleted after its fencing counter has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct PostgresBackend {
     inner: Arc<Inner>,
@@ -73,6 +76,7 @@ pub struct PostgresBackend {
 struct Inner {
     server: Arc<Server>,
     wakes: Wakes,
+    leases: Arc<dyn Backend>,
     keeper: Worker,
 }
 
@@ -106,10 +110,20 @@ impl PostgresBackend {
         let backend = Self::start(place.clone())?;
         let server = backend.inner.server.clone();
         let checked = async move {
-            if place.migrates {
-                check::create_tables(&place).await?;
+            let created = match place.migrates {
+                true => check::create_tables(&place).await,
+                false => Ok(()),
+            };
+            match created {
+                // Another user may have created the tables of locks, which need none of a later version.
+                Err(error) if error.kind() == BackendErrorKind::Denied => {
+                    server.check().await.map_err(|_| error)
+                }
+                created => {
+                    created?;
+                    server.check().await
+                }
             }
-            server.check().await
         };
         backend.run(in_time(checked)).await?;
         Ok(backend)
@@ -134,7 +148,9 @@ impl PostgresBackend {
         let keeper = Worker::keeper().map_err(|error| no_runtime(error.to_string()))?;
         let server = Arc::new(Server::new(place));
         let wakes = Wakes::new(server.clone(), keeper.clone());
-        Ok(Self { inner: Arc::new(Inner { server, wakes, keeper }) })
+        let leases = Leases { server: server.clone(), keeper: keeper.clone() };
+        let leases = Store::polling(Arc::new(leases)).backend;
+        Ok(Self { inner: Arc::new(Inner { server, wakes, leases, keeper }) })
     }
 
     /// Returns the run ledger of the same database, for a scheduler. It opens up to 3 further connections.
@@ -174,39 +190,33 @@ impl fmt::Debug for PostgresBackend {
 impl From<PostgresBackend> for Store {
     fn from(backend: PostgresBackend) -> Self {
         let backend = Arc::new(backend);
-        Self::from(backend.clone()).with_directory(backend)
+        Self::new(backend.clone()).pushing(backend.clone()).with_directory(backend)
     }
 }
 
 #[async_trait]
-impl AsyncBackend for PostgresBackend {
+impl Backend for PostgresBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("postgres")
+        Capabilities::new("postgres").with_permits()
     }
 
     fn server_now(&self, _: &LockName) -> Option<UtcTime> {
         self.inner.server.now()
     }
 
-    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.acquire(request).await }).await
-    }
-
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let (server, number) = (self.server(), items.len());
-        let renewed = self.run(async move { Ok(renew(&*server, items).await) }).await;
-        renewed.unwrap_or_else(|error| vec![Err(error); number])
-    }
-
-    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        let server = self.server();
-        self.run(async move { server.release(request).await }).await
+    fn submit(&self, submission: Submission) {
+        match submission.operation().name().is_pool() {
+            true => self.inner.server.submit_to_pool(&self.inner.keeper, submission),
+            false => self.inner.leases.submit(submission),
+        }
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         let server = self.server();
-        self.run(async move { server.inspect(name).await }).await
+        match name.is_pool() {
+            true => self.run(async move { server.inspect_pool(name).await }).await,
+            false => self.inner.leases.inspect(name).await,
+        }
     }
 
     async fn force_release(
@@ -214,7 +224,10 @@ impl AsyncBackend for PostgresBackend {
         request: ForceReleaseRequest,
     ) -> Result<Reply<ForceReleased>, BackendError> {
         let server = self.server();
-        self.run(async move { server.force_release(request).await }).await
+        match request.name.is_pool() {
+            true => self.run(async move { server.force_release_of_pool(request).await }).await,
+            false => self.inner.leases.force_release(request).await,
+        }
     }
 }
 

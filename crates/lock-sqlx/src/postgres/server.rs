@@ -13,7 +13,7 @@ use crate::{
 use lock_core::{
     __private::{ServerClock, lock},
     LockName,
-    backend::{BackendError, ProcessId, SubscriptionRegistry},
+    backend::{BackendError, ProcessId, Submission, SubscriptionRegistry},
     clock::UtcTime,
 };
 use sqlx::{
@@ -22,7 +22,7 @@ use sqlx::{
     query::Query,
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, atomic::AtomicU32},
 };
 use tokio::{sync::Notify, time::Instant};
@@ -42,6 +42,8 @@ pub(super) struct Server {
     /// For batches of renewals, which wait for nobody.
     pub(super) renewals: Connections<PgConnection>,
     pub(super) upkeep: Connections<PgConnection>,
+    /// For operations on pools.
+    pub(super) pools: Connections<PgConnection>,
     /// For transactions of the run ledger.
     pub(super) ledger: Connections<PgConnection>,
     /// For its renewals and heartbeats.
@@ -53,6 +55,9 @@ pub(super) struct Server {
     /// Tells the clients of the database that wait.
     pub(super) id: String,
     pub(super) releases: AtomicU32,
+    /// The operations that wait for their turn, by pool. A pool has an entry while a task serves it.
+    pub(super) pool_queues: Mutex<HashMap<LockName, VecDeque<Submission>>>,
+    pub(super) pool_writes: AtomicU32,
     /// The releases of each watched lock that were reported, if this client looks for them.
     pub(super) reported: Mutex<HashMap<LockName, i64>>,
     /// The time of the last subscription or release that it has seen.
@@ -70,6 +75,7 @@ impl Server {
             grants: Connections::new(place.connections),
             renewals: Connections::new(1),
             upkeep: Connections::new(UPKEEP),
+            pools: Connections::new(place.connections),
             ledger: Connections::new(LEDGER),
             beats: Connections::new(1),
             watchers: SubscriptionRegistry::default(),
@@ -77,6 +83,8 @@ impl Server {
             started: Mutex::default(),
             id: ProcessId::random().to_string(),
             releases: AtomicU32::new(0),
+            pool_queues: Mutex::default(),
+            pool_writes: AtomicU32::new(0),
             reported: Mutex::default(),
             active: Mutex::new(Instant::now()),
             noted: Mutex::default(),

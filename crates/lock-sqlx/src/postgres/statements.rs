@@ -1,4 +1,5 @@
-//! The statements. Each is a transaction of its own, at READ COMMITTED, and applies the store rules of lock-core.
+//! The statements. Each is a transaction of its own, at READ COMMITTED. Those on locks apply the store rules of lock-core;
+//! those on pools read and write rows.
 //!
 //! - **The clock is read after the row is locked**, with `clock_timestamp()`: `now()` is the begin of the transaction,
 //!   which may have waited. A grant notes the time for which it was computed.
@@ -58,6 +59,19 @@ create index on distlock_run (grp) where controlled;
 create index on distlock_run (grp, expires_ms) where expires_ms is not null;
 create table distlock_meta (version int not null);
 insert into distlock_meta values (1);
+"#;
+
+/// Creates the table of semaphores, read-write locks and fair locks, which earlier versions of this crate did not have. They
+/// still work beside it, so it does not change the version of the tables.
+pub(super) const POOL_SCHEMA: &str = r#"
+create table distlock_pool (
+    name text collate "C" primary key,
+    state text not null, -- the holders, the waiters and the counter, as JSON
+    version bigint not null, -- the time of the last write in microseconds, or more
+    freed bigint not null, -- grows with each change that wakes waiters
+    expires_ms bigint -- the end of all that is in it; null for no end
+) with (fillfactor = 50);
+create index on distlock_pool (expires_ms);
 "#;
 
 /// The time in microseconds since 1970.
@@ -227,6 +241,54 @@ expired as materialized (
 deleted as (delete from distlock_lock l using expired where l.name = expired.name)
 delete from distlock_fence f using expired where f.name = expired.name";
 
+/// Reads a pool.
+const READ_POOL: &str = "
+select us, state, version, freed from (select {now} as us) clock left join distlock_pool on name = $1";
+
+/// Writes a pool: name, the version that was read (null for no row), state, version, releases, end, not after, whether to
+/// notify, this client, whether to wait for the disk. The clock is read once the row is locked. Answers the time, and whether
+/// the row was written.
+///
+/// It notifies all clients: the record says whether somebody waits. It waits for the disk only if it has written, as a lock
+/// of the row alone is a record of the log as well: the clients that were slower would keep the row for a flush each.
+const WRITE_POOL: &str = "
+with asked as materialized (select current_setting('synchronous_commit') as level),
+settings as materialized ({quick} from asked),
+locked as materialized (
+    select p.version from settings, distlock_pool p where p.name = $1 for update of p
+),
+clock as materialized (select {now} as us, count(*) from settings left join locked on true),
+updated as (
+    update distlock_pool p set state = $3, version = $4, freed = $5, expires_ms = $6
+    from clock, locked where p.name = $1 and locked.version = $2 and us <= $7
+    returning p.name
+),
+inserted as (
+    insert into distlock_pool (name, state, version, freed, expires_ms)
+    select $1, $3, $4, $5, $6 from clock where $2::bigint is null and us <= $7
+    on conflict do nothing returning name
+),
+written as (select name from updated union all select name from inserted),
+notified as materialized (select pg_notify({channel}, $9 || ' ' || name) from written where $8),
+durable as materialized (
+    select set_config('synchronous_commit', case level when 'remote_apply' then level else 'on' end, true)
+    from written, asked where $10
+)
+select us, exists (select from written), (select count(*) from notified), (select count(*) from durable) from clock";
+
+/// The releases of pools so far.
+const FREED_OF_POOLS: &str = "select name, freed from distlock_pool where name = any($1)";
+
+/// Deletes the rows of pools in which everything has ended.
+const SWEEP_POOLS: &str = "
+with settings as materialized ({quick}),
+expired as materialized (
+    select p.name from settings, distlock_pool p
+    where p.expires_ms < (extract(epoch from now()) * 1000)::bigint - 1
+    order by p.expires_ms limit 100 for update of p skip locked
+)
+delete from distlock_pool p using expired where p.name = expired.name";
+
 /// Keeps other transactions from writing to a group: group, `synchronous_commit`. Answers the time after that. A client
 /// that is suspended or lost meanwhile must not keep them from it.
 const LOCK_GROUP: &str = "
@@ -302,6 +364,13 @@ select name from distlock_lock
 where name >= $1 and substr(name, 1, length($1)) = $1 and lease is not null and expires_ms >= {now} / 1000
 order by name limit $2";
 
+/// Finds the pools with holders or waiters whose names begin with $1, which is not a pattern: prefix, limit.
+const LIST_POOLS: &str = "
+select name from distlock_pool
+where name >= $1 and substr(name, 1, length($1)) = $1 and jsonb_path_exists(
+    state::jsonb, '$.**.ends_ms ? (@ >= $now)', jsonb_build_object('now', {now} / 1000))
+order by name limit $2";
+
 /// The time that a statement waits for a row.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -336,10 +405,15 @@ pub(super) struct Statements {
     pub(super) watch: Arc<str>,
     pub(super) freed: Arc<str>,
     pub(super) sweep: Arc<str>,
+    pub(super) read_pool: Arc<str>,
+    pub(super) write_pool: Arc<str>,
+    pub(super) freed_of_pools: Arc<str>,
+    pub(super) sweep_pools: Arc<str>,
     pub(super) write_card: Arc<str>,
     pub(super) remove_card: Arc<str>,
     pub(super) read_card: Arc<str>,
     pub(super) list: Arc<str>,
+    pub(super) list_pools: Arc<str>,
     pub(super) now: Arc<str>,
     pub(super) channel: Arc<str>,
     pub(super) lock_group: Arc<str>,
@@ -375,10 +449,15 @@ impl Statements {
             watch: complete(WATCH),
             freed: complete(FREED),
             sweep: complete(SWEEP),
+            read_pool: complete(READ_POOL),
+            write_pool: complete(WRITE_POOL),
+            freed_of_pools: complete(FREED_OF_POOLS),
+            sweep_pools: complete(SWEEP_POOLS),
             write_card: complete(WRITE_CARD),
             remove_card: complete(REMOVE_CARD),
             read_card: complete(READ_CARD),
             list: complete(LIST),
+            list_pools: complete(LIST_POOLS),
             now: complete("select {now}"),
             channel: complete("select {channel}"),
             lock_group: complete(LOCK_GROUP),

@@ -2,9 +2,13 @@
 
 use super::{
     error::failed,
+    leases::decode,
     server::{Server, statement},
 };
-use crate::connections::{ANSWERS_WITHIN, ended, in_time};
+use crate::{
+    connections::{ANSWERS_WITHIN, ended, in_time},
+    pools::stored_name,
+};
 use lock_core::{
     __private::lock,
     LockName, Worker,
@@ -15,7 +19,7 @@ use sqlx::{
     postgres::{PgListener, PgPoolOptions, PgRow},
 };
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     io,
     sync::{Arc, Mutex},
@@ -177,7 +181,7 @@ impl Server {
     fn notified(&self, payload: &str) {
         if let Some((client, name)) = payload.split_once(' ')
             && client != self.id
-            && let Ok(name) = LockName::new(name)
+            && let Some(name) = stored_name(name)
         {
             self.watchers.released(&name);
         }
@@ -202,10 +206,26 @@ impl Server {
     }
 
     async fn look(&self, names: &[LockName]) -> Result<(), BackendError> {
-        let names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
-        let query = statement(&self.statements.freed).bind(names);
-        for row in self.execute(&self.upkeep, "look for releases", query).await? {
-            self.has_freed(&row);
+        let (pools, locks): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.is_pool());
+        if !locks.is_empty() {
+            let query = statement(&self.statements.freed).bind(texts(&locks));
+            for row in self.execute(&self.upkeep, "look for releases", query).await? {
+                self.has_freed(&row);
+            }
+        }
+        self.look_at_pools(&pools).await
+    }
+
+    async fn look_at_pools(&self, pools: &[&LockName]) -> Result<(), BackendError> {
+        if pools.is_empty() {
+            return Ok(());
+        }
+        let query = statement(&self.statements.freed_of_pools).bind(texts(pools));
+        let rows = self.execute(&self.upkeep, "look for releases", query).await?;
+        let freed: HashMap<String, i64> = rows.iter().map(decode).collect::<Result<_, _>>()?;
+        for &name in pools {
+            // A pool that nobody uses has no row.
+            self.look_has_seen(name.clone(), freed.get(name.as_str()).copied().unwrap_or(0));
         }
         Ok(())
     }
@@ -225,17 +245,24 @@ impl Server {
         }
     }
 
-    /// Says that this client waits for locks.
+    /// Says that this client waits for locks. The row of a pool says so already, and its changes notify everybody.
     pub(super) async fn watch(&self, names: &[LockName]) -> Result<(), BackendError> {
         let begun = Instant::now();
-        let texts: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
+        let (pools, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.is_pool());
+        if self.place.has_pooler {
+            self.look_at_pools(&pools).await?;
+        }
+        *lock(&self.active) = begun;
+        if names.is_empty() {
+            return Ok(());
+        }
         let millis = i64::try_from(WATCHED_FOR.as_millis()).unwrap_or(i64::MAX);
-        let query = statement(&self.statements.watch).bind(texts).bind(self.id.clone()).bind(millis);
+        let query = statement(&self.statements.watch).bind(texts(&names)).bind(self.id.clone()).bind(millis);
         for row in self.execute(&self.upkeep, "subscribe", query).await? {
             self.has_freed(&row);
         }
         *lock(&self.active) = Instant::now();
-        for name in names {
+        for &name in &names {
             let before = lock(&self.noted).insert(name.clone(), begun);
             // The note had lapsed, so nobody heard of releases meanwhile.
             if before.is_some_and(|before| before.elapsed() >= WATCHED_FOR) {
@@ -245,13 +272,15 @@ impl Server {
         Ok(())
     }
 
-    /// Reports a release that was read, unless it was reported before.
+    /// Reports a release that was read, if it is looked for.
     fn has_freed(&self, row: &PgRow) {
         let Ok((name, freed)) = <(String, i64)>::from_row(row) else { return };
-        let Ok(name) = LockName::new(name) else { return };
-        if !self.place.has_pooler {
-            return;
-        }
+        let Some(name) = stored_name(&name).filter(|_| self.place.has_pooler) else { return };
+        self.look_has_seen(name, freed);
+    }
+
+    /// Reports a release unless it was reported before.
+    fn look_has_seen(&self, name: LockName, freed: i64) {
         let before = lock(&self.reported).insert(name.clone(), freed);
         // A row that was made again begins at 0.
         if before.is_some_and(|before| before != freed) {
@@ -264,6 +293,10 @@ impl Server {
     pub(super) fn has_reported(&self, name: &LockName, freed: i64) {
         lock(&self.reported).entry(name.clone()).and_modify(|reported| *reported = freed);
     }
+}
+
+fn texts(names: &[&LockName]) -> Vec<String> {
+    names.iter().map(|name| name.as_str().to_owned()).collect()
 }
 
 /// Limits the time of a statement of the listener.

@@ -1,9 +1,9 @@
 //! Process cards and the list of held locks.
 
 use super::{error::failed, row::millis};
+use crate::pools::listed_name;
 use futures_util::TryStreamExt;
 use lock_core::{
-    LockName,
     backend::{Applied, BackendError, ProcessId},
     clock::UtcTime,
     inspect::{ListLimits, Listing},
@@ -20,10 +20,14 @@ const REMOVE_CARD: &str = "delete from distlock_card where process = ?1";
 
 const READ_CARD: &str = "select card from distlock_card where process = ?1 and expires_ms >= ?2";
 
-/// Finds the held locks whose names begin with ?1, which is not a pattern.
+/// Finds the held locks, and the pools with holders or waiters, whose names begin with ?1, which is not a pattern.
 const LIST: &str = "
 select name from distlock_lock
 where name >= ?1 and substr(name, 1, length(?1)) = ?1 and lease is not null and expires_ms >= ?2
+union all
+select name from distlock_pool
+where ?1 <> '' and name >= ?1 and substr(name, 1, length(?1)) = ?1
+    and exists (select 1 from json_tree(state) where key = 'ends_ms' and value >= ?2)
 order by name";
 
 pub(super) async fn write_card(
@@ -70,8 +74,7 @@ pub(super) async fn list(
     let mut rows = sqlx::query_scalar::<_, String>(LIST).bind(prefix).bind(millis(now)).fetch(connection);
     let (mut names, mut is_truncated) = (Vec::new(), false);
     while let Some(name) = rows.try_next().await.map_err(|error| failed("list locks", Applied::No, error))? {
-        // A reserved name is not valid.
-        let Ok(name) = LockName::new(name) else { continue };
+        let Some(name) = listed_name(&name) else { continue };
         is_truncated = names.len() == limits.names() || begun.elapsed() > limits.time();
         if is_truncated {
             break;

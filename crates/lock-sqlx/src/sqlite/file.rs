@@ -64,6 +64,14 @@ create table if not exists distlock_lock (
     freed integer not null -- grows with each release that wakes waiters
 ) without rowid, strict;
 create index if not exists distlock_lock_keep on distlock_lock (keep_ms);
+-- Semaphores, read-write locks and fair locks, which earlier versions of this crate did not have.
+create table if not exists distlock_pool (
+    name text primary key,
+    state text not null, -- the holders, the waiters and the counter, as JSON
+    freed integer not null, -- grows with each change that wakes waiters
+    expires_ms integer -- the end of all that is in it; null for no end
+) without rowid, strict;
+create index if not exists distlock_pool_expires on distlock_pool (expires_ms);
 -- The run ledger: the data of each group of jobs, in parts.
 create table if not exists distlock_run (
     grp text not null,
@@ -85,7 +93,10 @@ create table if not exists distlock_card (
 ) without rowid, strict;
 commit";
 
-const LOOK: &str = "select sqlite_version(), version, start, started_us from distlock_meta";
+/// Reads the data of the file, if no table is missing.
+const LOOK: &str = "
+select sqlite_version(), version, start, started_us from distlock_meta
+where exists (select 1 from sqlite_schema where name = 'distlock_pool')";
 
 /// The versions of SQLite and of the tables; the start of the machine, and its time.
 type Meta = (String, i64, Option<String>, i64);
@@ -230,7 +241,7 @@ impl Place {
         Ok(())
     }
 
-    /// Opens the file, and reads its data. Writes only after a start of the machine, and if there are no tables.
+    /// Opens the file, and reads its data. Writes only after a start of the machine, and if tables are missing.
     async fn connect(&self) -> Result<(SqliteConnection, Meta), sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(&self.path)

@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod ledger;
 mod row;
+mod rows;
 mod task;
 
 use self::task::{Ask, Job};
@@ -59,7 +60,7 @@ use tokio::sync::{mpsc, oneshot};
 ///
 /// # Stored data
 /// The file is put into WAL mode, which adds the files `-wal` and `-shm` beside it. The tables are `distlock_lock`,
-/// `distlock_run`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
+/// `distlock_pool` (of semaphores, read-write locks and fair locks; added to a file of an earlier version), `distlock_run`, `distlock_card` and `distlock_meta`. The row of a name is deleted after its fencing counter
 /// has expired, 1 h after the last grant unless the lock [sets another time](lock_core::Retention).
 #[derive(Clone)]
 pub struct SqliteBackend {
@@ -146,7 +147,7 @@ impl From<SqliteBackend> for Store {
 #[async_trait]
 impl Backend for SqliteBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("sqlite")
+        Capabilities::new("sqlite").with_permits()
     }
 
     fn server_now(&self, _: &LockName) -> Option<UtcTime> {

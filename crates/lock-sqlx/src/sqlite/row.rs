@@ -1,5 +1,6 @@
 //! The row of a lock, to which the store rules are applied.
 
+use crate::retention::RETENTION;
 use lock_core::{
     __private::{Held, Slot, TokenCounter},
     backend::{
@@ -10,10 +11,6 @@ use lock_core::{
 };
 use serde_json::{Value, json};
 use sqlx::{FromRow, Row as _, sqlite::SqliteRow};
-use std::time::Duration;
-
-/// The default time for which a counter is kept.
-const RETENTION: Duration = Duration::from_secs(60 * 60);
 
 /// The columns, in the order in which they are read and written.
 #[derive(Debug)]
@@ -99,7 +96,8 @@ impl Row {
         match operation {
             Operation::Acquire(r) => {
                 let retention = r.retention.unless(Some(RETENTION));
-                let acquired = self.slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
+                let acquired =
+                    self.slot.acquire(now, r.lease, r.duration, r.not_after, r.mode.clone(), retention);
                 if let Acquired::Granted { first, .. } = acquired {
                     self.first = first.get();
                 }

@@ -6,7 +6,8 @@ use super::{
     error::{failed, is_busy},
     file::{Open, Place},
     ledger,
-    row::{Row, Stored, micros, millis},
+    row::{micros, millis},
+    rows::{self, Record, Rows, as_json},
 };
 use lock_core::{
     LockName, Worker,
@@ -21,7 +22,7 @@ use lock_ledger::{
     GroupName,
     stored::{Access, Step},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::SqliteConnection;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -49,33 +50,19 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 const SWEEP_EVERY: u32 = 64;
 const SWEEP_ROWS: usize = 100;
 
-/// Begins a transaction as the file's writer, and reads the rows of these names, a JSON array.
-const BEGIN: &str = "
-begin immediate;
-select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock_lock
-where name in (select value from json_each(?1))";
+const FREED: &str = "
+select name, freed from distlock_lock where name in (select value from json_each(?1))
+union all
+select name, freed from distlock_pool where name in (select value from json_each(?1))";
 
-/// Writes rows, a JSON array of arrays, and commits.
-const WRITE: &str = "
-insert into distlock_lock (name, lease, depth, expires_ms, first, last, keep_ms, freed)
-select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
-from json_each(?1) where true
-on conflict (name) do update set
-    lease = excluded.lease, depth = excluded.depth, expires_ms = excluded.expires_ms, first = excluded.first,
-    last = excluded.last, keep_ms = excluded.keep_ms, freed = excluded.freed;
-commit";
-
-const READ: &str = "
-select name, lease, depth, expires_ms, first, last, keep_ms, freed from distlock_lock where name = ?1";
-
-const FREED: &str = "select name, freed from distlock_lock where name in (select value from json_each(?1))";
-
-/// Deletes free rows whose counters have expired, also during the hold, and notes the time.
+/// Deletes free rows whose counters have expired, also during the hold, and pools in which everything has ended. Notes the
+/// time.
 const SWEEP: &str = "
 update distlock_meta set seen_us = max(seen_us, ?3);
 delete from distlock_lock where name in (
     select name from distlock_lock where (keep_ms < ?1 or last is null) and (lease is null or expires_ms < ?1) limit ?2
-)";
+);
+delete from distlock_pool where name in (select name from distlock_pool where expires_ms < ?1 limit ?2)";
 
 /// The number of no contents of a file.
 const UNSEEN: i64 = -1;
@@ -132,13 +119,13 @@ impl Change {
         }
     }
 
-    fn apply(self, now: UtcTime, row: &mut Row) -> Done {
+    fn apply(self, now: UtcTime, record: &mut Record) -> Done {
         match self {
             Self::Lease(submission) => {
-                let outcome = row.apply(now, submission.operation());
+                let outcome = record.apply(now, submission.operation());
                 Done::Lease(submission, outcome)
             }
-            Self::Force(request, reply) => Done::Force(reply, row.force_release(now, &request)),
+            Self::Force(request, reply) => Done::Force(reply, record.force_release(now, &request)),
         }
     }
 
@@ -288,22 +275,22 @@ impl Task {
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
             match rows.of(change.name()) {
-                Ok(row) => done.push(change.apply(now, row)),
+                Ok(record) => done.push(change.apply(now, record)),
                 Err(error) => change.fail(error),
             }
         }
-        let (written, freed) = rows.changed();
-        self.written += written.len();
-        if written.is_empty() {
+        let changed = rows.changed(now);
+        self.written += changed.locks.len() + changed.pools.len();
+        if changed.is_empty() {
             done.into_iter().for_each(|done| done.report(now));
             return self.roll_back().await;
         }
-        if let Err(error) = self.write(written).await {
+        if let Err(error) = self.write(changed.locks, changed.pools).await {
             done.into_iter().for_each(|done| done.fail(error.clone()));
             return self.roll_back().await;
         }
         done.into_iter().for_each(|done| done.report(now));
-        for (name, freed) in freed {
+        for (name, freed) in changed.freed {
             self.reported.entry(name.clone()).and_modify(|reported| *reported = freed);
             self.watchers.released(&name);
         }
@@ -317,8 +304,8 @@ impl Task {
     async fn begin(&mut self, changes: &[Change]) -> Result<Rows, BackendError> {
         let names: BTreeSet<_> = changes.iter().map(|change| change.name().clone()).collect();
         let connection = self.connection().await?;
-        match sqlx::query_as(BEGIN).bind(as_json(&names)).fetch_all(connection).await {
-            Ok(stored) => Ok(Rows::read(&names, stored)),
+        match Rows::begin(connection, names).await {
+            Ok(rows) => Ok(rows),
             Err(error) if is_busy(&error) => {
                 // Usually the transaction has not begun, and there is nothing to roll back.
                 let _ = sqlx::raw_sql("rollback").execute(self.connection().await?).await;
@@ -333,10 +320,9 @@ impl Task {
 
     /// Writes rows, and commits. It uses the connection of the transaction, even if the file has been replaced meanwhile.
     /// Then what it has committed does not count.
-    async fn write(&mut self, rows: Vec<Value>) -> Result<(), BackendError> {
+    async fn write(&mut self, locks: Vec<Value>, pools: Vec<Value>) -> Result<(), BackendError> {
         let open = self.open.as_mut().ok_or_else(replaced)?;
-        let write = sqlx::query(WRITE).bind(Value::from(rows).to_string());
-        let write = write.execute(&mut open.connection).await;
+        let write = rows::write(&mut open.connection, locks, pools).await;
         write.map_err(|error| failed("commit a transaction", Applied::Unknown, error))?;
         if self.place.is_still(open) { Ok(()) } else { Err(replaced()) }
     }
@@ -453,11 +439,11 @@ impl Task {
     }
 
     async fn inspect(&mut self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        let read = sqlx::query_as(READ).bind(name.as_str()).fetch_optional(self.connection().await?).await;
-        let stored: Option<Stored> = read.map_err(|error| failed("read a lock", Applied::No, error))?;
-        let row = stored.map_or(Ok(Row::default()), |stored| stored.row())?;
+        let read = Rows::read(self.connection().await?, BTreeSet::from([name.clone()])).await;
+        let mut rows = read.map_err(|error| failed("read a lock", Applied::No, error))?;
+        let record = rows.of(&name)?.clone();
         let now = self.place.now();
-        Ok(Reply::new(now, row.inspect(now)))
+        Ok(Reply::new(now, record.inspect(now)))
     }
 
     async fn watch(&mut self, name: LockName) -> Result<(), BackendError> {
@@ -471,51 +457,9 @@ impl Task {
     }
 }
 
-/// The rows of a transaction, as they were and as they will be.
-struct Rows(HashMap<LockName, Result<(Row, Row), BackendError>>);
-
-impl Rows {
-    /// Reads the rows of these names. A name without a row is free.
-    fn read(names: &BTreeSet<LockName>, stored: Vec<Stored>) -> Self {
-        let stored: HashMap<_, _> = stored.iter().map(|stored| (stored.name.as_str(), stored)).collect();
-        let row = |name: &LockName| {
-            let row = stored.get(name.as_str()).map_or(Ok(Row::default()), |stored| stored.row());
-            (name.clone(), row.map(|row| (row.clone(), row)))
-        };
-        Self(names.iter().map(row).collect())
-    }
-
-    fn of(&mut self, name: &LockName) -> Result<&mut Row, BackendError> {
-        match self.0.entry(name.clone()).or_insert_with(|| Ok(Default::default())) {
-            Ok((_, row)) => Ok(row),
-            Err(error) => Err(error.clone()),
-        }
-    }
-
-    /// Returns the columns of the rows that have changed, and the names whose release wakes waiters.
-    fn changed(&self) -> (Vec<Value>, Vec<(LockName, i64)>) {
-        let (mut written, mut freed) = (Vec::new(), Vec::new());
-        for (name, row) in &self.0 {
-            let Ok((before, after)) = row else { continue };
-            if before != after {
-                written.push(after.columns(name.as_str()));
-            }
-            if before.freed() != after.freed() {
-                freed.push((name.clone(), after.freed()));
-            }
-        }
-        (written, freed)
-    }
-}
-
 fn replaced() -> BackendError {
     let message = "the sqlite file or its log was replaced during a transaction";
     BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
-}
-
-/// Returns the names as a JSON array.
-fn as_json(names: &BTreeSet<LockName>) -> String {
-    json!(names.iter().map(LockName::as_str).collect::<Vec<_>>()).to_string()
 }
 
 /// Sends an answer. Its caller may have given up.

@@ -3,7 +3,7 @@
 use crate::{mysql::support::Database, postgres::support::Schema, sqlite::support::LockFile};
 use lock_core::Store;
 use lock_ledger::RunLedger;
-use lock_testkit::{LedgerRun, RulesRun, Seed};
+use lock_testkit::{LedgerRun, PermitRun, RulesRun, Seed};
 use std::{env, sync::Arc};
 
 /// The number of operations of each kind in a long run; otherwise a twentieth of it.
@@ -19,6 +19,14 @@ async fn compare_locks(store: Store) {
         run.step().await;
     }
     assert!(run.seen().len() >= 11, "some kinds of answers are missing: {:?}", run.seen());
+}
+
+async fn compare_permits(store: Store) {
+    let mut run = PermitRun::new(store.backend, Seed::of_this_run());
+    for _ in 0..operations() / 8 {
+        run.step(4).await;
+    }
+    assert!(run.seen().len() == 8, "some kinds of answers are missing: {:?}", run.seen());
 }
 
 async fn compare_runs(ledger: Arc<dyn RunLedger>) {
@@ -56,6 +64,24 @@ async fn batches_in_sqlite_are_answered_as_the_store_rules_say() {
         run.batch().await;
     }
     assert!(run.seen().len() >= 9, "some kinds of answers are missing: {:?}", run.seen());
+}
+
+#[tokio::test]
+async fn postgres_answers_as_the_rules_of_pools_say() {
+    let schema = Schema::new();
+    compare_permits(schema.store().await).await;
+}
+
+#[tokio::test]
+async fn postgres_behind_a_pooler_answers_as_the_rules_of_pools_say() {
+    let schema = Schema::pooled().await;
+    compare_permits(schema.store().await).await;
+}
+
+#[tokio::test]
+async fn sqlite_answers_as_the_rules_of_pools_say() {
+    let file = LockFile::new();
+    compare_permits(file.store().await).await;
 }
 
 #[tokio::test]

@@ -285,6 +285,51 @@ macro_rules! property_names {
     };
 }
 
+/// Calls `$crate::$then!` with the given arguments and the list of the properties of pools.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_permit_property {
+    ($then:ident, $($arguments:tt)*) => {
+        $crate::$then! { [$($arguments)*]
+            permits::weights_are_bounded_by_the_limit,
+            permits::of_many_at_once_as_many_as_fit_are_granted,
+            permits::repeated_grant_is_one_permit,
+            permits::newcomers_do_not_overtake,
+            permits::heads_that_fit_are_granted_in_any_order,
+            permits::each_request_has_its_own_limit,
+            permits::waiting_writer_stops_later_readers,
+            permits::ended_lease_is_free,
+            permits::ended_waiter_is_forgotten,
+            permits::repeated_request_keeps_the_place,
+            permits::place_is_granted_once,
+            permits::release_gives_up_a_place,
+            permits::late_request_changes_nothing,
+            permits::renewal_only_extends,
+            permits::tokens_of_a_pool_grow,
+            permits::release_of_a_permit_wakes_waiters,
+            permits::grant_that_leaves_room_wakes_the_next,
+            permits::found_end_wakes_the_others,
+            permits::more_room_wakes_waiters,
+            permits::inspection_shows_holders_and_waiters,
+            permits::pool_and_lock_of_one_name_are_independent,
+            permits::no_permit_is_ever_lost,
+            permits::processes_share_a_semaphore,
+        }
+    };
+}
+
+/// Generates one named test per property of a store with permits, like [`conformance!`](crate::conformance!) does for its
+/// locks.
+#[macro_export]
+macro_rules! permit_conformance {
+    ($harness:expr $(, $($argument:tt)*)?) => {
+        $crate::each_permit_property! { property_tests, ($harness) [$($($argument)*)?] }
+    };
+}
+
+/// The names of all properties of pools as `module::name`, in declaration order.
+pub const PERMIT_NAMES: &[&str] = each_permit_property!(property_names,);
+
 /// The names of all store properties as `module::name`, in declaration order.
 pub const NAMES: &[&str] = each_property!(property_names,);
 
@@ -293,7 +338,7 @@ pub const LEDGER_NAMES: &[&str] = each_ledger_property!(property_names,);
 
 #[cfg(test)]
 mod tests {
-    use super::{LEDGER_NAMES, NAMES};
+    use super::{LEDGER_NAMES, NAMES, PERMIT_NAMES};
     use std::{collections::BTreeSet, fs, path::Path};
 
     #[test]
@@ -310,14 +355,15 @@ mod tests {
                 }
             }
         }
-        let listed: BTreeSet<_> = NAMES.iter().chain(LEDGER_NAMES).map(|&name| name.to_owned()).collect();
+        let listed: BTreeSet<_> =
+            NAMES.iter().chain(LEDGER_NAMES).chain(PERMIT_NAMES).map(|&name| name.to_owned()).collect();
         assert_eq!(written, listed);
         assert!(listed.len() > 50, "found too few properties in the sources");
     }
 
     #[test]
     fn every_name_is_unique() {
-        for list in [NAMES, LEDGER_NAMES] {
+        for list in [NAMES, LEDGER_NAMES, PERMIT_NAMES] {
             let names: BTreeSet<_> = list.iter().map(|name| name.split("::").last()).collect();
             assert_eq!(names.len(), list.len());
         }

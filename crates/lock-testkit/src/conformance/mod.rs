@@ -34,6 +34,9 @@
 //! The second suite, [`ledger_conformance!`](crate::ledger_conformance), tests a [run
 //! ledger](lock_ledger::RunLedger) through a [`LedgerHarness`]. [`LEDGER_NAMES`] lists its
 //! properties.
+//!
+//! The third suite, [`permit_conformance!`](crate::permit_conformance), tests the pools of a store.
+//! [`PERMIT_NAMES`] lists its properties.
 
 mod harness;
 mod ledger_fixture;
@@ -74,6 +77,8 @@ pub mod overlap;
 #[doc(hidden)]
 pub mod payload;
 #[doc(hidden)]
+pub mod permits;
+#[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
 pub mod release;
@@ -96,4 +101,4 @@ pub mod wake_ups;
 
 use crate::contender;
 pub use harness::{Harness, LedgerHarness};
-pub use list::{LEDGER_NAMES, NAMES};
+pub use list::{LEDGER_NAMES, NAMES, PERMIT_NAMES};

@@ -5,7 +5,7 @@
 //!
 //! | bugs in | are planted by |
 //! | --- | --- |
-//! | the store rules | [`BuggySlot`] and [`BuggyStore`], for all checkers |
+//! | the store rules | [`BuggySlot`], [`BuggyPool`] and [`BuggyStore`], for all checkers |
 //! | subscriptions and backend replies | the buggy backend in the conformance tests |
 //! | the run ledger | the buggy ledger in the conformance tests |
 //! | the state machine | wrappers around its events and commands, in `verify/model` |
@@ -17,12 +17,14 @@
 //! | the random numbers of a process and its copies | `verify/model`, `verify/sim` |
 //! | the script of a batch | a client that alters it, in `verify/redis` |
 
+mod pool;
 mod store;
 
 use lock_core::{
     backend::{Released, Renewed, Reply},
     clock::UtcTime,
 };
+pub use pool::BuggyPool;
 pub use store::{BuggySlot, BuggyStore};
 
 /// A checker that catches planted bugs.
@@ -69,7 +71,7 @@ macro_rules! planted_bugs {
 
 planted_bugs! {
     // The store rules.
-    /// The store executes acquires, re-entries and renewals after their `not_after`.
+    /// The store executes acquires, re-entries and renewals after their `not_after`, in pools as well.
     IgnoresNotAfter: [Conformance, Model, Sim],
     /// A renewal of a missing lease creates it again.
     RenewalCreates: [Conformance, Model, Sim],
@@ -112,6 +114,16 @@ planted_bugs! {
     CutsNames: [Conformance],
     /// The server time in replies decreases.
     ServerTimeFalls: [Conformance],
+
+    // The rules of pools.
+    /// A newcomer that fits is granted a permit that earlier waiters need.
+    Overtakes: [Conformance, Model],
+    /// The patience of a waiter is a thousand times as long as requested.
+    KeepsDeadWaiters: [Conformance, Model],
+    /// A release does not give up a place in the queue.
+    KeepsPlaces: [Conformance, Model],
+    /// A release grants the permit to the first waiter, whose process relies on the wake-up without a request.
+    GrantsUnasked: [Conformance, Model],
 
     // The store as a whole.
     /// An acquire checks that the lock is free and takes it in two steps.
@@ -177,6 +189,8 @@ planted_bugs! {
     DepthOverlap: [Model],
     /// An abandoned attempt is not undone.
     NoUndo: [Model],
+    /// An undo ends at its first reply, although an attempt may still be applied.
+    EndsUndoEarly: [Model],
     /// The loss of a hold is not reported.
     LossNotReported: [Model],
     /// A lease is handed off with tokens that were not reserved.

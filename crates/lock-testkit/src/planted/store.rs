@@ -1,10 +1,13 @@
 //! The store rules for one lock and for all locks, also those of a quorum node, with a planted bug.
 
-use super::PlantedBug::{
-    self, AddsVotes, ConstantToken, CountsDepth, DeleteWithoutCompare, ForceWithoutCompare, GrantsEarly,
-    HidesOtherHolder, IgnoresFloor, IgnoresNotAfter, LeaseEndsEarly, LeaseNeverEnds, ReentryCreates,
-    ReentryNotExtended, RenewWithoutCompare, RenewalCreates, RepeatResetsDepth, ReusesLease, ShortensExpiry,
-    TokensRestart, UnreservedRange,
+use super::{
+    BuggyPool,
+    PlantedBug::{
+        self, AddsVotes, ConstantToken, CountsDepth, DeleteWithoutCompare, ForceWithoutCompare, GrantsEarly,
+        HidesOtherHolder, IgnoresFloor, IgnoresNotAfter, LeaseEndsEarly, LeaseNeverEnds, ReentryCreates,
+        ReentryNotExtended, RenewWithoutCompare, RenewalCreates, RepeatResetsDepth, ReusesLease,
+        ShortensExpiry, TokensRestart, UnreservedRange,
+    },
 };
 use lock_core::{
     FencingToken, LockName,
@@ -37,6 +40,8 @@ pub struct BuggyStore {
     bug: Option<PlantedBug>,
     retention: Option<Duration>,
     slots: BTreeMap<LockName, BuggySlot>,
+    /// Their wake-ups follow releases only.
+    pools: BTreeMap<LockName, BuggyPool>,
     answers: u32,
 }
 
@@ -219,7 +224,7 @@ impl BuggyStore {
     /// keeps them forever.
     #[must_use]
     pub fn new(bug: Option<PlantedBug>, retention: Option<Duration>) -> Self {
-        Self { bug, retention, slots: BTreeMap::new(), answers: 0 }
+        Self { bug, retention, slots: BTreeMap::new(), pools: BTreeMap::new(), answers: 0 }
     }
 
     /// Returns whether this bug is planted in the store.
@@ -231,6 +236,7 @@ impl BuggyStore {
     /// Removes all data.
     pub fn clear(&mut self) {
         self.slots.clear();
+        self.pools.clear();
     }
 
     /// Returns the holder, the depth and the remaining time.
@@ -242,18 +248,32 @@ impl BuggyStore {
     /// Executes an acquire or a re-entry.
     pub fn acquire(&mut self, now: UtcTime, r: &AcquireRequest) -> Reply<Acquired> {
         let retention = self.retention;
-        let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
+        if let AcquireMode::Permit(request) = &r.mode {
+            let pool = self.pools.entry(r.name.clone()).or_insert_with(|| BuggyPool::new(self.bug));
+            let acquired = pool.acquire(now, r.lease, r.duration, r.not_after, **request, retention);
+            return self.reply(now, acquired.outcome);
+        }
+        let acquired =
+            self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode.clone(), retention);
         self.reply(now, acquired)
     }
 
     /// Executes a renewal.
     pub fn renew(&mut self, now: UtcTime, item: &RenewRequest) -> Reply<Renewed> {
+        if let Some(pool) = self.pools.get_mut(&item.name) {
+            let renewed = pool.renew(now, item.lease, item.duration, item.not_after);
+            return self.reply(now, renewed.outcome);
+        }
         let outcome = self.slot(&item.name).renew(now, item.lease, item.duration, item.not_after);
         self.reply(now, outcome)
     }
 
     /// Executes a release.
     pub fn release(&mut self, now: UtcTime, r: &ReleaseRequest) -> Reply<Released> {
+        if let Some(pool) = self.pools.get_mut(&r.name) {
+            let released = pool.release(now, r.lease, r.depth_left);
+            return self.reply(now, released.outcome);
+        }
         let lease = self.stored_id(r.lease);
         let outcome = self.slot(&r.name).release(now, lease, r.depth_left);
         self.reply(now, outcome)
@@ -261,6 +281,10 @@ impl BuggyStore {
 
     /// Executes an inspection.
     pub fn inspect(&mut self, now: UtcTime, name: &LockName) -> Reply<Inspected> {
+        if let Some(pool) = self.pools.get_mut(name) {
+            let stored = pool.inspect(now);
+            return self.reply(now, Inspected::Pool(stored));
+        }
         let outcome = self.held(now, name).map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
         });
@@ -269,6 +293,10 @@ impl BuggyStore {
 
     /// Executes a forced release.
     pub fn force_release(&mut self, now: UtcTime, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
+        if let Some(pool) = self.pools.get_mut(&r.name) {
+            let forced = pool.force_release(now, &r.seen);
+            return self.reply(now, forced.outcome);
+        }
         let outcome = self.slot(&r.name).force_release(now, &r.seen);
         self.reply(now, outcome)
     }

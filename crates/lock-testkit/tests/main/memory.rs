@@ -5,7 +5,10 @@ use lock_core::{
     clock::{Clock, TestClock},
 };
 use lock_ledger::{MemoryLedger, RunLedger};
-use lock_testkit::conformance::{Harness, LedgerHarness};
+use lock_testkit::{
+    PermitRun, Seed,
+    conformance::{Harness, LedgerHarness},
+};
 use std::sync::Arc;
 
 struct Memory;
@@ -26,6 +29,22 @@ impl LedgerHarness for Memory {
 }
 
 lock_testkit::conformance!(Memory, start_paused = true);
+
+mod permits {
+    use super::*;
+
+    lock_testkit::permit_conformance!(Memory, start_paused = true);
+
+    #[tokio::test(start_paused = true)]
+    async fn random_operations_follow_the_rules() {
+        let mut run = PermitRun::new(Memory.store().await.backend, Seed::of_this_run());
+        for _ in 0..2_000 {
+            run.step(4).await;
+        }
+        let seen = run.seen();
+        assert!(seen.len() == 8 && seen.values().all(|&times| times > 20), "{seen:?}");
+    }
+}
 
 /// The same store without its wake-ups: waiters poll.
 struct Polled;

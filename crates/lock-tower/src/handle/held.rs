@@ -1,4 +1,4 @@
-//! The lock of a request, or its set of locks: its acquisition, its shared ownership, and the notice of its loss.
+//! The lock of a request, its set of locks or its permit: its acquisition, its ownership, and the notice of its loss.
 
 use crate::{
     observer::{LayerEvent, Observers, elapsed},
@@ -9,6 +9,7 @@ use lock_core::{
     __private::lock,
     FencingToken, Hold, LockError, LockGuard, LostReason,
     future::AcquireFuture,
+    permit::{AcquirePermit, Permit, kind},
     set::{LockSetGuard, SetHold},
 };
 use std::{
@@ -20,10 +21,11 @@ use std::{
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The future that acquires the lock of a request, or its set of locks.
+/// The future that acquires the lock of a request, its set of locks or its permit.
 pub(crate) enum Acquire {
     One(AcquireFuture),
     Set(BoxFuture<'static, Result<LockSetGuard, LockError>>),
+    Permit(Box<AcquirePermit<kind::Plain>>),
 }
 
 impl Future for Acquire {
@@ -33,14 +35,16 @@ impl Future for Acquire {
         match &mut *self {
             Self::One(acquire) => Pin::new(acquire).poll(cx).map_ok(RequestGuard::One),
             Self::Set(acquire) => acquire.as_mut().poll(cx).map_ok(RequestGuard::Set),
+            Self::Permit(acquire) => Pin::new(acquire).poll(cx).map_ok(RequestGuard::Permit),
         }
     }
 }
 
-/// The guard of a request's lock, or of its set of locks.
+/// The guard of a request's lock, of its set of locks or of its permit.
 pub(crate) enum RequestGuard {
     One(LockGuard),
     Set(LockSetGuard),
+    Permit(Permit),
 }
 
 impl RequestGuard {
@@ -48,14 +52,16 @@ impl RequestGuard {
         match self {
             Self::One(guard) => RequestHold::One(guard.hold()),
             Self::Set(guard) => RequestHold::Set(guard.hold()),
+            Self::Permit(permit) => RequestHold::One(permit.hold()),
         }
     }
 
-    /// Returns the fencing token, or `None` for a set, which has one token per name.
+    /// Returns the fencing token, or `None` for a set, which has one token per name, and for a permit, which has no
+    /// single holder.
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
         match self {
             Self::One(guard) => Some(guard.fencing_token()),
-            Self::Set(_) => None,
+            Self::Set(_) | Self::Permit(_) => None,
         }
     }
 
@@ -64,6 +70,7 @@ impl RequestGuard {
         match self {
             Self::One(guard) => guard.start_release(),
             Self::Set(guard) => guard.start_release(),
+            Self::Permit(permit) => permit.start_release(),
         }
     }
 }

@@ -45,6 +45,20 @@ pub enum LockMissing {
          several names"
     )]
     SecondLock,
+    /// A [`PermitHandle`](crate::PermitHandle) was requested, but the route has no
+    /// [`PermitLayer`](crate::PermitLayer), or its filter let the request pass.
+    #[error(
+        "this request has no permit: put a PermitLayer on its route, or extract `Option<PermitHandle>` if its filter lets \
+         some requests pass"
+    )]
+    NoPermitLayer,
+    /// The layer passed the request through without its permit; see
+    /// [`PassedThrough`](crate::PermitStatus::PassedThrough).
+    #[error(
+        "this request was passed through without its permit: extract `Option<PermitHandle>` or `PermitStatus` to handle \
+         that case"
+    )]
+    NoPermit,
     /// The request has ended, so its lock can no longer be acquired.
     #[error("this request has ended: a task that outlives it needs its own lock")]
     RequestEnded,
@@ -55,7 +69,7 @@ impl LockMissing {
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Self::Unlocked | Self::RequestEnded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unlocked | Self::NoPermit | Self::RequestEnded => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -2,8 +2,10 @@
 
 mod held;
 mod missing;
+mod permit;
 
 pub use missing::LockMissing;
+pub use permit::{PermitHandle, PermitStatus};
 
 pub(crate) use held::{Acquire, Held, RequestGuard, Watch};
 pub(crate) use missing::LockView;
@@ -129,6 +131,7 @@ impl LockHandle {
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(RequestGuard::One(guard)) => guard.release().await,
+            Some(RequestGuard::Permit(permit)) => permit.release().await,
             Some(RequestGuard::Set(_)) | None => Ok(ReleaseOutcome::AlreadyExpired),
         }
     }
@@ -198,7 +201,7 @@ impl LockSetHandle {
     pub async fn release(&self) -> Vec<(LockName, Result<ReleaseOutcome, LockError>)> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(RequestGuard::Set(guard)) => guard.release().await,
-            Some(RequestGuard::One(_)) | None => {
+            Some(RequestGuard::One(_) | RequestGuard::Permit(_)) | None => {
                 self.hold.names().map(|name| (name.clone(), Ok(ReleaseOutcome::AlreadyExpired))).collect()
             }
         }

@@ -176,6 +176,17 @@ impl KeyTemplate {
         escape_part(value.as_ref()).collect()
     }
 
+    /// Returns the key if it has one name, as permits require.
+    pub(crate) fn single(self) -> Result<Self, InvalidKey> {
+        match self.0 {
+            Rules::Set(mut rules) => match (rules.pop(), rules.len()) {
+                (Some(rule), 0) => Ok(Self(Rules::One(rule))),
+                (_, others) => Err(InvalidKey::TooManyKeys { keys: others + 1, most: 1 }),
+            },
+            one => Ok(Self(one)),
+        }
+    }
+
     fn new(rule: Rule) -> Self {
         Self(Rules::One(Arc::new(rule)))
     }

@@ -150,7 +150,7 @@ where
 
     fn run(&mut self, status: LockStatus, held: Option<Arc<Held>>) {
         let Call { mut service, mut parts, body } = take(self.call);
-        parts.extensions.insert(status);
+        self.lock.config.report(status, &mut parts.extensions);
         let keep = self.lock.keep_lock(held.as_ref()).map_or(Keep::Nothing, Keep::Now);
         let watch = held.map(|held| Watch::just_granted(held, self.lock.config.on_lost()));
         let handler = D::run(service.call(Request::from_parts(parts, body)), keep);

@@ -21,6 +21,7 @@ mod max_hold;
 mod metrics;
 mod names;
 mod observers;
+mod permits;
 mod placement;
 mod processes;
 mod release;

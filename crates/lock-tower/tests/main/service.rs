@@ -7,7 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_testkit::Op;
 use lock_tower::{
-    BufferRequestLayer, DetachedTasks, KeyTemplate, LockLayer,
+    BufferRequestLayer, DetachedTasks, KeyTemplate, LockLayer, PermitLayer, PermitStatus,
     service::{BufferRequest, BufferedBody, LockService, LockedBody},
 };
 use std::{
@@ -184,6 +184,8 @@ fn layers_and_services_can_be_cloned_and_shared() {
     fn bounds<T: Clone + Send + Sync + 'static>() {}
     bounds::<LockLayer>();
     bounds::<LockLayer<KeyTemplate>>();
+    bounds::<PermitLayer<KeyTemplate>>();
+    bounds::<PermitStatus>();
     bounds::<LockService<Strict2>>();
     bounds::<DetachedTasks>();
     bounds::<lock_tower::LockHandle>();

@@ -148,5 +148,6 @@ fn terms() -> Terms {
         token_floor: None,
         retention: Retention::Backend,
         hand_off: HandOffBudget { passes: 256, within: Duration::from_millis(40) },
+        share: None,
     })
 }

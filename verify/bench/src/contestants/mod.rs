@@ -16,7 +16,7 @@ pub(crate) use self::{
     etcd::{Etcd, EtcdFloor},
     floor::{Fenced, FencedRedisRs, SetNx},
     hash::{HandOff, Hash, Queue, QuorumFloor},
-    ours::{Fred, FredOtel, Memory, Quorum, RedisRs, TokioMutex},
+    ours::{Fair, Fred, FredOtel, Memory, OneSemaphore, Quorum, RedisRs, TokioMutex},
     postgres::{Postgres, PostgresFloor},
     sqlite::{Sqlite, SqliteFloor},
     zookeeper::{ZooKeeper, ZooKeeperFloor},
@@ -87,6 +87,8 @@ pub(crate) enum Contestant {
     Fred,
     FredOtel,
     RedisRs,
+    Fair,
+    OneSemaphore,
     Memory,
     Fenced,
     FencedRedisRs,
@@ -121,6 +123,8 @@ impl Contestant {
             Self::Fred => "lock-fred",
             Self::FredOtel => "lock-fred + OpenTelemetry",
             Self::RedisRs => "lock-redis-rs",
+            Self::Fair => "fair lock",
+            Self::OneSemaphore => "semaphore of 16",
             Self::Memory => "in memory",
             Self::Fenced => "fenced floor on fred",
             Self::FencedRedisRs => "fenced floor on redis-rs",
@@ -155,6 +159,10 @@ impl Contestant {
             Self::Fred => "lock-core over lock-fred, default options",
             Self::FredOtel => "the same with `OtelObserver` on the OpenTelemetry SDK, exporting to memory",
             Self::RedisRs => "lock-core over lock-redis-rs, default options",
+            Self::Fair => "a `FairLock` over lock-fred, default options",
+            Self::OneSemaphore => {
+                "one `Semaphore` with a limit of 16 over lock-fred for all tasks, default options"
+            }
             Self::Memory => "lock-core over `MemoryBackend`, default options",
             Self::Fenced => {
                 "one script that takes the lock and grants a token, then HDEL and PUBLISH, on fred; no waiting, no \

@@ -3,7 +3,12 @@
 
 use super::{ByName, Lock, Locks};
 use crate::Result;
-use lock_core::{LockFactory, LockGuard, MemoryBackend, backend::Connector as _, observer::OtelObserver};
+use lock_core::{
+    LockFactory, LockGuard, MemoryBackend,
+    backend::Connector as _,
+    observer::OtelObserver,
+    permit::{FairLock, Permit, Pool, Semaphore},
+};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 use std::sync::Arc;
@@ -36,6 +41,51 @@ impl Locks for RedisRs {
 
     fn lock(&self, name: &str) -> Result<Self::Lock> {
         Ok(self.0.named(name)?)
+    }
+}
+
+/// Fair locks on Redis through fred.
+pub(crate) struct Fair(LockFactory);
+
+impl Locks for Fair {
+    type Lock = FairLock;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Ok(Self(LockFactory::new(lock_fred::RedisBackend::connect(url).await?)))
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.0.fair(name)?)
+    }
+}
+
+/// One semaphore on Redis through fred, by whatever name it is asked for.
+pub(crate) struct OneSemaphore(LockFactory);
+
+impl Locks for OneSemaphore {
+    type Lock = Semaphore;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Ok(Self(LockFactory::new(lock_fred::RedisBackend::connect(url).await?)))
+    }
+
+    fn lock(&self, _: &str) -> Result<Self::Lock> {
+        Ok(self.0.semaphore("shared", 16)?)
+    }
+}
+
+impl<K: Send + 'static> Lock for Pool<K> {
+    type Held = Permit<K>;
+
+    async fn acquire(&self) -> Result<Permit<K>> {
+        Ok(self.acquire().await?)
+    }
+
+    async fn release(&self, held: Permit<K>) -> Result<()> {
+        match held.release().await?.was_held() {
+            true => Ok(()),
+            false => Err(format!("{} was lost before its release", self.name()).into()),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ fn every_workload_yields_figures() {
         );
     }
     let workloads = list(&report["workloads"]);
-    assert_eq!(workloads.len(), 13);
+    assert_eq!(workloads.len(), 14);
     for workload in workloads {
         let cases = list(&workload["cases"]);
         let rows: Vec<&Value> = cases.iter().flat_map(|case| list(&case["rows"])).collect();

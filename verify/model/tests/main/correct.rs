@@ -15,7 +15,7 @@ const B: Want = Want::of(2);
 const NONE: Budget = Budget::NONE;
 
 /// The kinds of faults, each on its own.
-const KINDS: [(&str, Budget); 11] = [
+pub(crate) const KINDS: [(&str, Budget); 11] = [
     ("a lost message", Budget { lose: 1, ..NONE }),
     ("a slow message", Budget { delay: 1, ..NONE }),
     ("a request executed twice", Budget { duplicate: 1, ..NONE }),

@@ -34,6 +34,17 @@ fn late_busy_answer_oversleeps_the_lease() {
     breaks("a late busy answer", &config, Law::NoDeadWait);
 }
 
+/// A wake-up lets the first waiter of a process ask. If the store has another order, because the requests of the waiters
+/// overtook one another, the waiter that fits sleeps until it asks to keep its place, at most a third of its patience.
+#[test]
+fn reordered_waiter_oversleeps_a_free_permit() {
+    let (one, both) = (Want::permit(1, 2), Want::permit(2, 2));
+    let mut config = Config::new(&[&[one, both], &[one]], secs(3));
+    search("what is promised", &config, 300_000).nothing("what is promised", &config);
+    config.punctual = true;
+    breaks("a reordered waiter", &config, Law::NoDeadWait);
+}
+
 /// The margin is 2 % here. The search shows that the assumption about clocks is necessary.
 #[test]
 fn clock_slower_than_the_margin_outlives_the_lease() {

@@ -3,6 +3,7 @@
 mod correct;
 mod known;
 mod planted;
+mod pools;
 mod quorum;
 mod support;
 mod walks;

@@ -47,10 +47,10 @@ impl Chooser<LockModel> for Biased {
     }
 }
 
-fn walk(name: &str, config: Config) {
+fn walk(name: &str, config: Config, most: usize) {
     let seed = std::env::var("LOCK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_120);
     let begun = Instant::now();
-    let most = if long() { 40_000_000 } else { 1_500_000 };
+    let most = if long() { most * 25 } else { most };
     let checker = LockModel::new(config.clone())
         .checker()
         .threads(2)
@@ -88,9 +88,10 @@ fn three_processes_and_every_fault() {
         suspect: 1,
         close: 0,
         copy: 0,
+        die: 0,
     };
     let scripts: [&[Want]; 3] = [&[A, KEPT, B, A.by_hand()], &[A.by_hand(), B, A], &[Want::fixed(1), A]];
-    walk("walks, every fault", Config::new(&scripts, secs(90)).faults(faults));
+    walk("walks, every fault", Config::new(&scripts, secs(90)).faults(faults), 1_500_000);
 }
 
 #[test]
@@ -104,5 +105,35 @@ fn every_fault_except_lost_data() {
     let mut config = Config::new(&scripts, secs(120)).faults(Budget { close: 1, ..faults });
     config.slow_clock = 15_000;
     config.wrong_estimate = -1_500_000;
-    walk("walks, data is kept", config);
+    walk("walks, data is kept", config, 1_500_000);
+}
+
+/// A process is copied, another dies, and permits of several weights are held at once.
+#[test]
+fn permits_and_every_fault() {
+    let faults = Budget {
+        lose: 4,
+        delay: 4,
+        duplicate: 2,
+        lose_wake: 2,
+        restart: 0,
+        restore: 0,
+        evict: 1,
+        pause: 3,
+        cancel: 2,
+        suspect: 1,
+        close: 0,
+        copy: 0,
+        die: 1,
+    };
+    let (one, two) = (Want::permit(1, 3), Want::permit(2, 3));
+    let scripts: [&[Want]; 3] = [
+        &[one, two.by_hand(), one.wait(Wait::For(secs(7))), one],
+        &[two, one, Want::permit(3, 3).lowering(), one.wait(Wait::Once)],
+        &[one.by_hand(), two],
+    ];
+    walk("walks, permits", Config::new(&scripts, secs(60)).faults(faults), 400_000);
+    let copied = Budget { lose: 3, delay: 3, duplicate: 1, pause: 2, cancel: 2, ..Budget::NONE };
+    let scripts: [&[Want]; 2] = [&[one, two, one], &[two, Want::permit(3, 3).lowering(), one]];
+    walk("walks, a copy with permits", Config::new(&scripts, secs(60)).faults(copied).copied(), 400_000);
 }

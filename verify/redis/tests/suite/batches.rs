@@ -75,7 +75,6 @@ fn acquire(lock: &str, mode: AcquireMode, not_after: UtcTime) -> Item {
 
 /// Returns one operation of each kind, on locks with these prefixes, and the expected answers.
 fn one_of_each(lease: LeaseId) -> Vec<(Item, Nature)> {
-    let new = AcquireMode::New { reserve: 0, floor: None };
     let floor = AcquireMode::New { reserve: 0, floor: Some(FencingToken::new(1 << 53)) };
     let (later, earlier) = (UtcTime::from_micros(1 << 52), UtcTime::from_micros(1));
     let renew = |lock: &str, not_after| {
@@ -88,13 +87,13 @@ fn one_of_each(lease: LeaseId) -> Vec<(Item, Nature)> {
     use BackendErrorKind::{Denied, Misconfigured, WrongType};
     let certain = |kind| Nature::Failed(kind, Applied::No);
     vec![
-        (acquire("may:string", new, later), certain(WrongType)),
-        (acquire("may:counter", new, later), certain(WrongType)),
+        (acquire("may:string", NEW, later), certain(WrongType)),
+        (acquire("may:counter", NEW, later), certain(WrongType)),
         (acquire("may:high", floor, later), certain(Misconfigured)),
-        (acquire("may:held", new, later), Nature::Acquired("busy")),
-        (acquire("may:late", new, earlier), Nature::Acquired("late")),
+        (acquire("may:held", NEW, later), Nature::Acquired("busy")),
+        (acquire("may:late", NEW, earlier), Nature::Acquired("late")),
         (acquire("may:free", AcquireMode::Reenter { depth: 2 }, later), Nature::Acquired("gone")),
-        (acquire("never:1", new, later), certain(Denied)),
+        (acquire("never:1", NEW, later), certain(Denied)),
         (renew("may:string", later), certain(WrongType)),
         (renew("may:free", later), Nature::Renewed(Renewed::Gone)),
         (renew("may:held", later), Nature::Renewed(Renewed::Renewed)),
@@ -115,10 +114,12 @@ async fn alone(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
 
 /// Executes the items in one call, after an operation that is sent alone.
 async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
-    let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1));
+    let first = acquire("may:late", NEW, UtcTime::from_micros(1));
     let items = [first].into_iter().chain(items);
     join_all(items.map(|item| item.ask(store))).await.split_off(1)
 }
+
+const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
 
 const RIGHTS: &str = "shop on >secret resetkeys ~may:* ~redisson_lock_token:* ~distlock:* allchannels +@all";
 
@@ -186,8 +187,7 @@ async fn missing_permission_is_reported_as_by_the_single_script() {
     for command in ["-pexpire", "-hset", "-set", "-hdel", "-pttl", "-hexists"] {
         let (server, store, items) = stage().await;
         server.command(&["ACL", "SETUSER", "shop", command]);
-        let new = AcquireMode::New { reserve: 0, floor: None };
-        let free = acquire("may:free", new, UtcTime::from_micros(1 << 52));
+        let free = acquire("may:free", NEW, UtcTime::from_micros(1 << 52));
         let items: Vec<_> =
             items.into_iter().map(|(item, _)| item).filter(|item| !is_elsewhere(item)).collect();
         let items = [vec![free.clone()], items, vec![free]].concat();
@@ -209,8 +209,8 @@ fn is_elsewhere(item: &Item) -> bool {
 async fn full_memory_is_reported_as_by_the_single_script() {
     let (server, store, items) = stage().await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1 << 52));
-    let frees = ["may:free", "may:too"].map(|lock| acquire(lock, new, later));
+    let later = UtcTime::from_micros(1 << 52);
+    let frees = ["may:free", "may:too"].map(|lock| acquire(lock, NEW, later));
     // After the first write of a script, the server no longer refuses commands for lack of memory.
     let items: Vec<_> = frees.into_iter().chain(items.into_iter().map(|(item, _)| item).take(1)).collect();
     let expected = alone(&*store, items.clone()).await;
@@ -281,9 +281,8 @@ async fn operations_of_many_threads_share_the_connection() {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(async {
                     let later = UtcTime::from_micros(1 << 52);
-                    let new = AcquireMode::New { reserve: 0, floor: None };
                     for number in 0..50 {
-                        let item = acquire(&format!("x:{thread}:{number}"), new, later);
+                        let item = acquire(&format!("x:{thread}:{number}"), NEW, later);
                         assert_eq!(item.ask(&backend).await, Nature::Acquired("granted"));
                     }
                 });

@@ -50,6 +50,11 @@ impl LedgerHarness for OwnRedis {
 
 lock_testkit::conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
 
+mod permits {
+    use super::OwnRedis;
+    lock_testkit::permit_conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
+}
+
 mod ledger {
     use super::OwnRedis;
     lock_testkit::ledger_conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);

@@ -2,7 +2,7 @@
 
 use super::support::{client, long, name};
 use lock_core::backend::BackendExt as _;
-use lock_testkit::{RedisServer, RulesRun, Seed, contender::Contender};
+use lock_testkit::{PermitRun, RedisServer, RulesRun, Seed, contender::Contender};
 use std::{sync::Arc, time::Duration};
 
 const SEQUENCES: u64 = 10;
@@ -41,6 +41,19 @@ async fn random_batches_are_answered_as_the_store_rules_say() {
         run.batch().await;
     }
     all_kinds_are_seen(&run, 9, batches / 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_operations_on_pools_are_answered_as_the_rules_say() {
+    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+    let mut run = PermitRun::new(client(&server.url()).await, seed);
+    // The script is loaded by the first one.
+    run.step(0).await;
+    for _ in 0..if long() { STEPS } else { STEPS / 20 } {
+        run.step(40).await;
+    }
+    let seen = run.seen();
+    assert!(seen.len() == 8 && seen.values().all(|&times| times > 50), "{seen:?}");
 }
 
 /// Runs several sequences at once, since they mostly wait.

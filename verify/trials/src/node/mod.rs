@@ -1,16 +1,18 @@
-//! The commands of the executable, one function each. Those of a fleet and of payments have a file each.
+//! The commands of the executable, one function each. Those of a fleet, of payments and of permits have a file
+//! each.
 
 mod cron;
 mod pay;
+pub mod permit;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, Kind},
     fenced::FencedTable,
     line::{Order, Orders, Report, SectionEnd, now},
     referee::Witness,
 };
 use lock_core::{
-    Lock, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions,
+    Lock, LockErrorKind, LockFactory, LockName, LockOptions,
     backend::LeaseId,
     election::{Election, ElectionOptions, Role, Term},
     inspect::ForceReleaseOutcome,
@@ -18,6 +20,7 @@ use lock_core::{
 };
 use lock_cron::Placement;
 use lock_testkit::{RawRedis, Seed, Stream};
+use permit::{Held, Named};
 use std::{
     convert::Infallible,
     error::Error,
@@ -69,14 +72,23 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             count(&locks.named(lock)?, *tasks, *sections, counter, &mut orders).await?;
         }
         Command::Hold { lock } => {
-            hold(&locks.named(lock)?, witness, &mut orders).await?;
+            hold(&named(&locks, cli.kind, lock)?, witness, &mut orders).await?;
         }
         Command::Contend { lock, tasks, takes } => {
             contend(&locks.named(lock)?, *tasks, *takes, witness).await?;
         }
         Command::Work { pause, takes, fence, seed, locks: names } => {
             let terms = WorkTerms { pause: *pause, takes: *takes, fence: fence.clone(), seed: *seed };
-            work(&locks, names, terms, witness, &mut orders).await?;
+            let named =
+                names.iter().map(|name| named(&locks, cli.kind, name)).collect::<Result<Vec<_>, _>>()?;
+            work(named, terms, witness, &mut orders).await?;
+        }
+        Command::Share { tasks, names, seed } => {
+            Report::Ready.say();
+            permit::share(&locks, names, *tasks, (cli.lease, *seed), witness).await?;
+        }
+        Command::Queue { name, tasks, seed } => {
+            permit::queue(&locks, name, (*tasks, *seed), &mut orders).await?;
         }
         Command::Cron { group, schedule, takes, adopt, catch_up, max_running, pool, on_leader, fence } => {
             let placement = if *on_leader { Placement::Leader } else { Placement::Spread };
@@ -105,6 +117,16 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
     }
     let left = locks.shutdown().await;
     if left.is_clean() { Ok(()) } else { Err("a release was not confirmed".into()) }
+}
+
+/// Returns the lock or the pool of this kind.
+fn named(locks: &LockFactory, kind: Kind, name: &str) -> Result<Named, Failure> {
+    Ok(match kind {
+        Kind::Lock => Named::Lock(locks.named(name)?),
+        Kind::Fair => Named::Fair(locks.fair(name)?),
+        Kind::Read => Named::Read(locks.rw_lock(name)?.read().clone()),
+        Kind::Write => Named::Write(locks.rw_lock(name)?.write().clone()),
+    })
 }
 
 /// A key that is read and then written. Only the lock prevents lost increments.
@@ -252,20 +274,18 @@ struct WorkTerms {
 /// acquire. Reports follow at the end, so that they do not affect
 /// the measurements.
 async fn work(
-    locks: &LockFactory,
-    names: &[String],
+    locks: Vec<Named>,
     terms: WorkTerms,
     witness: Option<Witness>,
     orders: &mut Orders,
 ) -> Result<(), Failure> {
     let (over, mut running) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
-    for (number, name) in names.iter().enumerate() {
+    for (number, lock) in locks.into_iter().enumerate() {
         let table = match &terms.fence {
-            Some(folder) => Some(FencedTable::open(&folder.join(name)).await?),
+            Some(folder) => Some(FencedTable::open(&folder.join(lock.name().as_str())).await?),
             None => None,
         };
-        let worker =
-            Worker { lock: locks.named(name)?, terms: terms.clone(), table, witness: witness.clone() };
+        let worker = Worker { lock, terms: terms.clone(), table, witness: witness.clone() };
         let random = Seed::new(terms.seed.get() ^ number as u64).stream();
         running.spawn(worker.work(random, over.clone()));
     }
@@ -287,7 +307,7 @@ async fn work(
 
 /// A task of `work`.
 struct Worker {
-    lock: Lock,
+    lock: Named,
     terms: WorkTerms,
     table: Option<FencedTable>,
     witness: Option<Witness>,
@@ -307,8 +327,8 @@ impl Worker {
     async fn section(&self) -> Result<Report, Failure> {
         let asked = now();
         let guard = self.lock.acquire().await?;
-        let (at, token) = (now(), guard.fencing_token());
-        let inside = self.witness.as_ref().map(|witness| witness.enters(guard.hold()));
+        let (at, token) = (now(), guard.hold.fencing_token());
+        let inside = self.witness.as_ref().map(|witness| witness.takes(guard.hold.clone(), guard.part));
         let mut before = None;
         if let Some(table) = &self.table {
             before = table.read(token).await?;
@@ -332,8 +352,8 @@ impl Worker {
 }
 
 /// Holds the lock, one hold at a time, controlled by orders.
-async fn hold(lock: &Lock, witness: Option<Witness>, orders: &mut Orders) -> Result<(), Failure> {
-    let enters = |guard: &LockGuard| witness.as_ref().map(|witness| witness.enters(guard.hold()));
+async fn hold(lock: &Named, witness: Option<Witness>, orders: &mut Orders) -> Result<(), Failure> {
+    let enters = |guard: &Held| witness.as_ref().map(|witness| witness.takes(guard.hold.clone(), guard.part));
     let mut guard = acquire(lock).await?;
     let mut inside = enters(&guard);
     let mut table: Option<FencedTable> = None;
@@ -348,12 +368,12 @@ async fn hold(lock: &Lock, witness: Option<Witness>, orders: &mut Orders) -> Res
                 guard = acquire(lock).await?;
                 inside = enters(&guard);
             }
-            Order::IsHeld => Report::IsHeld { held: guard.is_held() }.say(),
-            Order::Lost => Report::Lost { reason: format!("{:?}", guard.lost().await) }.say(),
+            Order::IsHeld => Report::IsHeld { held: guard.hold.is_held() }.say(),
+            Order::Lost => Report::Lost { reason: format!("{:?}", guard.hold.lost().await) }.say(),
             Order::Read { file } => {
                 // The table stays open: a process that is suspended while it closes a database locks it for all others.
                 let opened = FencedTable::open(&file).await?;
-                let value = table.insert(opened).read(guard.fencing_token()).await?;
+                let value = table.insert(opened).read(guard.hold.fencing_token()).await?;
                 Report::Read { fresh: value.is_some() }.say();
                 read = value;
             }
@@ -361,7 +381,7 @@ async fn hold(lock: &Lock, witness: Option<Witness>, orders: &mut Orders) -> Res
                 let (Some(table), Some(before)) = (&table, read) else {
                     return Err("a write requires a fresh read before it".into());
                 };
-                let accepted = table.write(guard.fencing_token(), before + 1).await?;
+                let accepted = table.write(guard.hold.fencing_token(), before + 1).await?;
                 Report::Write { accepted }.say();
             }
             Order::Quit => return Ok(()),
@@ -370,9 +390,9 @@ async fn hold(lock: &Lock, witness: Option<Witness>, orders: &mut Orders) -> Res
     }
 }
 
-async fn acquire(lock: &Lock) -> Result<LockGuard, Failure> {
+async fn acquire(lock: &Named) -> Result<Held, Failure> {
     let guard = lock.acquire().await?;
-    Report::Held { token: guard.fencing_token().get(), at: now() }.say();
+    Report::Held { token: guard.hold.fencing_token().get(), at: now() }.say();
     Ok(guard)
 }
 

@@ -4,7 +4,7 @@ use lock_core::{LockFactory, LockGuard, LockOptions, MemoryBackend};
 use lock_trials::{
     line::Order,
     process::Process,
-    referee::{Testimony, Witness},
+    referee::{Part, Testimony, Witness},
 };
 use std::{
     io::{BufRead, BufReader, Write},
@@ -59,4 +59,24 @@ async fn two_valid_holds_at_once_are_a_violation() {
     let verdict = lines.last().unwrap();
     assert_eq!((verdict.number("windows"), verdict.number("violations")), (2, 1), "{lines:?}");
     assert!(lines[0].text("text").contains("two valid holds at once"), "{lines:?}");
+}
+
+/// Permits of a pool may be valid together, up to its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn weights_above_the_limit_are_a_violation() {
+    let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
+    let address = process.expect("listening").text("address").parse().unwrap();
+    let witness = Witness::of(address, SELDOM).unwrap();
+    let part = Some(Part { weight: 2, limit: 5 });
+    let guards =
+        [held(LockOptions::new()).await, held(LockOptions::new()).await, held(LockOptions::new()).await];
+    let two = [0, 1].map(|number| witness.takes(guards[number].hold(), part));
+    drop(two);
+    let three = [0, 1, 2].map(|number| witness.takes(guards[number].hold(), part));
+    drop((three, witness));
+    process.tell(&Order::Judge);
+    let lines = process.until("verdict");
+    let verdict = lines.last().unwrap();
+    assert_eq!((verdict.number("windows"), verdict.number("violations")), (5, 1), "{lines:?}");
+    assert!(lines[0].text("text").contains("6 permits of 5 are valid"), "{lines:?}");
 }

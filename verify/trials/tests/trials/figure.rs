@@ -79,7 +79,7 @@ impl Table {
             let _ = done.send(());
             rows
         });
-        let patience = Duration::from_secs(run.times(600, 1_800));
+        let patience = Duration::from_secs(run.times(600, 2_700));
         assert_ne!(is_done.recv_timeout(patience), Err(RecvTimeoutError::Timeout), "the trial hangs");
         let rows = trying.join().unwrap_or_else(|panic| resume_unwind(panic));
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);

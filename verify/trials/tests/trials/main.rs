@@ -30,6 +30,8 @@ mod lost;
 mod paid;
 mod partitioned;
 mod paused;
+mod permits;
+mod queues;
 mod quorum;
 mod refereed;
 mod sections;
@@ -65,6 +67,11 @@ const TRIALS: &[(&str, Trial)] = &[
     ("drops_in_odd_places", endings::drops_in_odd_places),
     ("refereed_server", refereed::copies_on_a_server),
     ("refereed_quorum", refereed::copies_on_a_quorum),
+    ("permits_under_faults", permits::permits_under_faults),
+    ("permits_lost_to_crashes", permits::permits_lost_to_crashes),
+    ("permits_fair_order", queues::fair_order),
+    ("permits_writer_among_readers", queues::writer_among_readers),
+    ("permits_dead_heads", queues::dead_heads_and_lost_queues),
     ("topology_quorum_races", quorum::split_votes),
     ("topology_quorum_quarantine", quorum::forgetful_nodes),
     ("topology_quorum_failures", quorum::failing_nodes),

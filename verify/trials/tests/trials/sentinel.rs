@@ -62,13 +62,14 @@ pub(crate) fn fail_overs(run: &Run) -> Vec<Figure> {
         Process::start(command(&url, WORKING_MS, &words).arg(tables.path()).args(&locks))
     });
     let mut holders = Holders::hold(&url);
-    let mut victim = Victim::appears(&url, tables.path().join("victim"));
+    let mut victims = ["lock", "fair"]
+        .map(|kind| Victim::appears(&url, kind, tables.path().join(format!("victim-{kind}"))));
     let mut fail_overs = Vec::new();
     for fault in FAULTS.into_iter().cycle().take(run.times(2, 20)) {
         sleep(Duration::from_secs(1));
         let begin = now();
         match fault {
-            Fault::LosesAGrant => victim.is_lost(&deployment),
+            Fault::LosesAGrant => are_lost(&mut victims, &deployment),
             Fault::StepsDown => deployment.fail_over(),
             Fault::Paused => fails(&deployment, RedisServer::pause, RedisServer::resume),
             Fault::Killed => fails(&deployment, RedisServer::stop, RedisServer::restart),
@@ -79,7 +80,7 @@ pub(crate) fn fail_overs(run: &Run) -> Vec<Figure> {
     }
     let sections = load.end();
     holders.release();
-    report(&sections, &fail_overs, &victim, tables.path())
+    report(&sections, &fail_overs, &victims, tables.path())
 }
 
 /// Makes the master fail. It returns as a replica of its successor.
@@ -144,8 +145,28 @@ impl Holders {
     }
 }
 
-/// Two processes: the first is granted a lock that the next master does not know; the second is then granted it there.
+/// Kills the master. The next one knows neither the grants of these locks nor who waits for them.
+fn are_lost(victims: &mut [Victim; 2], deployment: &RedisSentinels) {
+    let (master, replicas) = cut_off(deployment);
+    let lost = victims.each_mut().map(|victim| victim.is_granted(master));
+    master.stop();
+    for replica in replicas {
+        replica.resume();
+        let is_granted = |key: &String| key.ends_with(Victim::NAME) || key.contains("distlock:queue");
+        assert!(!replica.keys().iter().any(is_granted), "a replica has a grant");
+    }
+    for (victim, lost) in victims.iter_mut().zip(lost) {
+        victim.is_granted_again(lost);
+    }
+    replaced(deployment, master);
+    master.restart();
+    rejoin(deployment, master);
+}
+
+/// Two processes: the first is granted a lock that the next master does not know; the second, which waits for it, is then
+/// granted it there.
 struct Victim {
+    is_fair: bool,
     first: Process,
     second: Process,
     table: PathBuf,
@@ -153,28 +174,34 @@ struct Victim {
 }
 
 impl Victim {
-    const LOCK: &str = "victim";
+    const NAME: &str = "victim";
 
-    fn appears(url: &str, table: PathBuf) -> Self {
+    fn appears(url: &str, kind: &str, table: PathBuf) -> Self {
+        let words = ["--outage-budget", BUDGET, "--kind", kind, "hold", Self::NAME];
         let join = || {
-            let mut process = node(url, VICTIM_MS, &["--outage-budget", BUDGET, "hold", Self::LOCK]);
+            let mut process = node(url, VICTIM_MS, &words);
             process.expect("held");
             process.tell(&Order::Release);
             assert!(process.expect("released").is("was_held"));
             process
         };
-        Self { first: join(), second: join(), table, losses: 0 }
+        Self { is_fair: kind == "fair", first: join(), second: join(), table, losses: 0 }
     }
 
-    fn is_lost(&mut self, deployment: &RedisSentinels) {
-        let (master, replicas) = cut_off(deployment);
-        let lost = Self::acquires(&mut self.first, &self.table);
-        master.stop();
-        for replica in replicas {
-            replica.resume();
-            assert!(!replica.keys().iter().any(|key| key == Self::LOCK), "a replica has the grant");
+    /// Returns the token of a grant that the next master does not know.
+    fn is_granted(&mut self, master: &RedisServer) -> u64 {
+        self.first.tell(&Order::Acquire);
+        let token = Self::granted(&mut self.first, &self.table);
+        self.second.tell(&Order::Acquire);
+        if self.is_fair {
+            let queue = format!("distlock:queue:{{distlock:fair/{}}}", Self::NAME);
+            wait_until("the other is queued", || master.command(&["ZCARD", &queue]).integer() == 1);
         }
-        let next = Self::acquires(&mut self.second, &self.table);
+        token
+    }
+
+    fn is_granted_again(&mut self, lost: u64) {
+        let next = Self::granted(&mut self.second, &self.table);
         assert!(next > lost, "{next} after {lost}");
         assert!(!self.writes(|this| &mut this.first), "a stale write");
         self.first.tell(&Order::Lost);
@@ -185,14 +212,10 @@ impl Victim {
             assert_eq!(process.expect("released").is("was_held"), held);
         }
         self.losses += 1;
-        replaced(deployment, master);
-        master.restart();
-        rejoin(deployment, master);
     }
 
-    /// Acquires, reads the table, and returns the token of the hold.
-    fn acquires(process: &mut Process, table: &Path) -> u64 {
-        process.tell(&Order::Acquire);
+    /// Waits for the grant, reads the table, and returns the token.
+    fn granted(process: &mut Process, table: &Path) -> u64 {
         let token = process.expect("held").number("token");
         process.tell(&Order::Read { file: table.to_owned() });
         assert!(process.expect("read").is("fresh"));
@@ -211,7 +234,7 @@ fn value(table: &Path) -> usize {
     usize::try_from(value).unwrap()
 }
 
-fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables: &Path) -> Vec<Figure> {
+fn report(sections: &[Section], fail_overs: &[FailOver], victims: &[Victim], tables: &Path) -> Vec<Figure> {
     let (locks, last) = (by_lock(sections), fail_overs.last().unwrap().end);
     assert_eq!(locks.len(), LOCKS);
     for (lock, grants) in &locks {
@@ -222,7 +245,8 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
         assert_eq!(value(&tables.join(lock)), tokens.len(), "{lock}: no write was lost to a stale one");
         assert!(grants.last().unwrap().at > last, "{lock} is granted after the last failover");
     }
-    assert_eq!(value(&victim.table), victim.losses);
+    victims.iter().for_each(|victim| assert_eq!(value(&victim.table), victim.losses));
+    let losses: usize = victims.iter().map(|victim| victim.losses).sum();
     let count = |fault| fail_overs.iter().filter(|one| one.fault == fault).count();
     let each = |cell: &dyn Fn(Fault) -> String| {
         let seen = FAULTS.into_iter().filter(|fault| count(*fault) > 0);
@@ -236,7 +260,8 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
     let lost = sections.iter().filter(|section| section.end != "released").count();
     vec![
         Figure::new(
-            "Sentinel, 3 processes take 8 locks, 4 hold one each: the master is killed with a grant that no replica has / \
+            "Sentinel, 3 processes take 8 locks, 4 hold one each: the master is killed with a grant that no replica has (one of \
+             a lock, one of a fair lock with its queue) / \
              is paused (`SIGSTOP`) / steps down (`SENTINEL FAILOVER`) / is killed",
             each(&|fault| count(fault).to_string()),
             "no process restarts, no acquire fails, the 4 holds survive; a lost grant is reported as `Lost(Gone)`, tokens rise, \
@@ -244,8 +269,8 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
             format!(
                 "{} lost grants reported; 0 of {} stale writes accepted; 0 smaller tokens, {lost} holds not confirmed at their \
                  end in {} sections",
-                victim.losses,
-                victim.losses + refused,
+                losses,
+                losses + refused,
                 sections.len()
             ),
         ),

@@ -1,6 +1,6 @@
 -- The functions that a grant needs outside of the usual case.
 --
--- Takes `redis` and `now`. Gives `int`, `hold` and `raise`.
+-- Takes `redis`, `now` and `LIMIT`. Gives `int`, `hold`, `next_tokens` and `advance`.
 
 -- Commands are given strings: Redis formats Lua numbers more slowly, and `n..''` rounds them to 14 digits. Each
 -- string is made once, since the operations of a batch share numbers.
@@ -41,4 +41,30 @@ local function raise(counter, last, retention)
     local left = ahead > 0 and redis.call('PTTL', counter) or -1
     if left >= 0 and left < ahead then redis.call('PEXPIRE', counter, int(ahead)) end
   end
+end
+
+-- Returns the next token, the last of up to `reserve` further ones, and the old count; or nil and an error. `old` is the
+-- text of the counter, if there is one.
+local function next_tokens(old, reserve, floor)
+  -- Digits only, since `tonumber` alone also reads '1e15'.
+  local count = old and not string.find(old, '%D') and tonumber(old)
+  if old and not (count and count < LIMIT) then
+    return nil, 'WRONGTYPE the fencing counter is not a number below 2^53'
+  end
+  -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead. Tokens thus
+  -- increase even if the counter is lost. Only a floor sets it further ahead; it then lives until the clock has caught
+  -- up.
+  local first = count and math.max(count + 1, now) or now + 1000
+  if floor then first = math.max(first, tonumber(floor) + 1) end
+  local last = math.max(first, math.min(first + reserve, now + 1000))
+  if last >= LIMIT then return nil, 'TOKENS the next fencing token would not be below 2^53' end
+  return first, last, count
+end
+
+-- Sets the counter to the last token. The first grant in each eighth of the retention renews the expiry of the counter.
+local function advance(counter, last, count, retention)
+  local window = retention ~= '' and retention * 125
+  local renews = window and not (count and count - count % window == now - now % window)
+  if count and renews then renews = redis.call('PTTL', counter) >= 0 end
+  raise(counter, last, renews and retention or '')
 end

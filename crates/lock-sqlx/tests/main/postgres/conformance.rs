@@ -39,3 +39,18 @@ mod pooled {
     use super::Schema;
     lock_testkit::conformance!(Schema::with("&pooler=true"), flavor = "multi_thread", worker_threads = 1);
 }
+
+mod permits {
+    use super::Schema;
+    lock_testkit::permit_conformance!(Schema::new(), flavor = "multi_thread", worker_threads = 1);
+}
+
+/// As behind a pooler.
+mod pooled_permits {
+    use super::Schema;
+    lock_testkit::permit_conformance!(
+        Schema::with("&pooler=true"),
+        flavor = "multi_thread",
+        worker_threads = 1
+    );
+}

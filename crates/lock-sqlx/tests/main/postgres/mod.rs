@@ -6,6 +6,7 @@ mod connections;
 mod failovers;
 mod faults;
 mod fences;
+mod permits;
 mod poolers;
 mod refused;
 pub(crate) mod support;

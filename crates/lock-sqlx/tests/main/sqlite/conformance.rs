@@ -33,3 +33,8 @@ mod ledger {
     use super::LockFile;
     lock_testkit::ledger_conformance!(LockFile::new(), flavor = "multi_thread", worker_threads = 1);
 }
+
+mod permits {
+    use super::LockFile;
+    lock_testkit::permit_conformance!(LockFile::new(), flavor = "multi_thread", worker_threads = 1);
+}

@@ -3,5 +3,6 @@
 mod conformance;
 mod fences;
 mod files;
+mod permits;
 mod processes;
 pub(crate) mod support;

@@ -58,7 +58,7 @@ impl BuggyBackend {
 #[async_trait]
 impl AsyncBackend for BuggyBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("buggy")
+        Capabilities::new("buggy").with_permits()
     }
 
     fn server_now(&self, _: &LockName) -> Option<UtcTime> {

@@ -72,7 +72,7 @@ caught! {
     reentry_that_creates: ReentryCreates
         by acquire::a_re_entry_of_a_gone_lease_creates_nothing, expiry::an_ended_lease_cannot_be_re_entered;
     late_acquire: IgnoresNotAfter by not_after::a_late_acquire_creates_nothing, not_after::a_late_acquire_draws_no_token,
-        not_after::a_late_renewal_or_re_entry_lengthens_nothing;
+        not_after::a_late_renewal_or_re_entry_lengthens_nothing, permits::late_request_changes_nothing;
     shortened_expiry: ShortensExpiry
         by expiry::a_shorter_renewal_does_not_lower_the_expiry, expiry::a_shorter_re_entry_does_not_lower_the_expiry;
     reentry_not_extended: ReentryNotExtended by acquire::a_re_entry_raises_the_expiry;
@@ -96,5 +96,10 @@ caught! {
     one_duration_for_all: OneDurationForAll by expiry::each_renewal_has_its_own_duration;
     falling_server_time: ServerTimeFalls by reporting::every_answer_carries_a_server_time_that_does_not_fall;
     names_without_case: IgnoresCase by naming::names_that_look_alike_are_different_locks;
+    overtaking_newcomer: Overtakes
+        by permits::newcomers_do_not_overtake, permits::waiting_writer_stops_later_readers;
+    dead_waiter_that_is_kept: KeepsDeadWaiters by permits::ended_waiter_is_forgotten;
+    place_that_is_kept: KeepsPlaces by permits::release_gives_up_a_place, permits::no_permit_is_ever_lost;
+    grant_without_request: GrantsUnasked by permits::place_is_granted_once;
     cut_names: CutsNames by naming::names_with_one_hash_tag_are_different_locks;
 }

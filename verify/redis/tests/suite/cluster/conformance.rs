@@ -52,6 +52,11 @@ impl LedgerHarness for Cluster {
 
 lock_testkit::conformance!(Cluster, flavor = "multi_thread", worker_threads = 1);
 
+mod permits {
+    use super::Cluster;
+    lock_testkit::permit_conformance!(Cluster, flavor = "multi_thread", worker_threads = 1);
+}
+
 mod ledger {
     use super::Cluster;
     lock_testkit::ledger_conformance!(Cluster, flavor = "multi_thread", worker_threads = 1);

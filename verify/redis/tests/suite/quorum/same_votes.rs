@@ -275,7 +275,8 @@ impl Run {
     async fn acquire(&mut self, name: LockName, lease: LeaseId) {
         let (duration, not_after, retention) = (self.duration(), self.not_after(), self.retention());
         let mode = AcquireMode::New { reserve: 7, floor: None };
-        let request = AcquireRequest { name: name.clone(), lease, duration, not_after, mode, retention };
+        let request =
+            AcquireRequest { name: name.clone(), lease, duration, not_after, mode: mode.clone(), retention };
         let reply = self.node.acquire(request).await.unwrap();
         let retention = retention.unless(Some(RETENTION));
         let expected = self.slot(&name).acquire(reply.now, lease, duration, not_after, mode, retention);

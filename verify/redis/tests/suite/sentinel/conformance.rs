@@ -40,6 +40,11 @@ impl LedgerHarness for Sentinels {
 
 lock_testkit::conformance!(Sentinels, flavor = "multi_thread", worker_threads = 1);
 
+mod permits {
+    use super::Sentinels;
+    lock_testkit::permit_conformance!(Sentinels, flavor = "multi_thread", worker_threads = 1);
+}
+
 mod ledger {
     use super::Sentinels;
     lock_testkit::ledger_conformance!(Sentinels, flavor = "multi_thread", worker_threads = 1);
