@@ -31,7 +31,7 @@ use tower_layer::Layer;
 /// # #[cfg(feature = "axum")] {
 /// use axum::{Router, extract::Path, routing::post};
 /// use lock_core::{LockFactory, MemoryBackend};
-/// use lock_tower::PermitLayer;
+/// use lock_tower::{KeyTemplate, PermitLayer};
 /// use std::time::Duration;
 ///
 /// async fn export(Path(tenant): Path<u64>) -> String {
@@ -39,7 +39,8 @@ use tower_layer::Layer;
 /// }
 ///
 /// let locks = LockFactory::new(MemoryBackend::new()); // in production: Redis, PostgreSQL or SQLite
-/// let two = PermitLayer::new(locks, 2).key("exports:{tenant}").wait(Duration::from_secs(5));
+/// let tenant = KeyTemplate::of("exports").path_as::<u64>("tenant"); // `07` is the tenant 7
+/// let two = PermitLayer::new(locks, 2).key(tenant).wait(Duration::from_secs(5));
 /// let app: Router = Router::new().route("/tenants/{tenant}/exports", post(export).route_layer(two));
 /// # }
 /// ```

@@ -166,7 +166,8 @@ impl LockFactory {
         self.in_time(Applied::No, self.handle().backend.inspect(name)).await.map(drop)
     }
 
-    /// Returns the locks that this factory holds, by name, without any IO.
+    /// Returns the locks that this factory holds, by name, without any IO. Permits are not among them: see
+    /// [`Pool::inspect`](crate::permit::Pool::inspect).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -121,7 +121,8 @@ impl<K: Exclusive> Permit<K> {
 
 impl WriteGuard {
     /// Becomes a reader, without letting another writer in between. The permit is a reader's from now on; the store
-    /// learns of it in the background, and then lets in further readers.
+    /// learns of it in the background, and then lets in further readers. A writer that was lost becomes a reader that was
+    /// lost. A reader cannot become a writer.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -12,7 +12,7 @@
 //! let api = locks.semaphore("partner-api", 5)?; // five calls at a time in the whole fleet
 //! let permit = api.acquire().await?;
 //! // … call the partner …
-//! permit.release().await?;
+//! println!("{:?}", permit.release().await); // no `?`: the call is done
 //! # Ok(()) }
 //! ```
 //!
@@ -23,7 +23,8 @@
 //!
 //! # Limits
 //! The limit is not stored. Each request is judged by its own, so two versions of a program may use different ones, and
-//! meanwhile the larger one holds. A limit that operators change is a configuration value of the application.
+//! meanwhile the larger one holds. Requests with the lower one can then wait until the others have gone, so lower a limit in
+//! a quiet hour. A limit that operators change is a configuration value of the application.
 //!
 //! # Names
 //! Semaphores, read-write locks, fair locks and [`Lock`](crate::Lock)s have names of their own: those of the same name do

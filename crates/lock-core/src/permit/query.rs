@@ -74,7 +74,8 @@ impl<K> Pool<K> {
     }
 
     /// Ends the permit of a holder, or the wait of a waiter, by the id that [`inspect`](Self::inspect) has found. The
-    /// holder notices at its next renewal, or at its deadline at the latest; a waiter of a process that runs queues again.
+    /// holder notices at its next renewal, or at its deadline at the latest; a waiter of a process that runs queues again. An
+    /// id that the pool does not have is [`ForceReleaseOutcome::HolderChanged`].
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](crate::LockErrorKind::Unavailable) or

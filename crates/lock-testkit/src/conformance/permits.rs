@@ -5,7 +5,7 @@
 
 use super::{
     Harness,
-    contender::{Contender, LONG, PAST_SHORT, SHORT, look},
+    contender::{Contender, LONG, PAST_SHORT, RENEWED, SHORT, look},
     listener::Listener,
 };
 use lock_core::{
@@ -18,6 +18,9 @@ use lock_core::{
     },
 };
 use std::{sync::Arc, time::Duration};
+
+/// The time after which a lease of [`RENEWED`] has certainly expired.
+const SLACK: Duration = Duration::from_millis(100);
 
 /// A store with one pool.
 struct Fixture {
@@ -174,13 +177,13 @@ pub async fn ended_lease_is_free(h: &impl Harness) {
     let dead = f.contender();
     let share = Share { weight: 2, limit: 2 };
     let place = Some(Place { id: dead.lease(), patience: LONG });
-    assert!(matches!(dead.ask(&f.name, SHORT, share, place).await, Acquired::Granted { .. }));
+    assert!(matches!(dead.ask(&f.name, RENEWED, share, place).await, Acquired::Granted { .. }));
     let waiting = f.contender();
     match waiting.queue(&f.name, 1, 2).await {
-        Acquired::Queued { remaining: Some(left) } => assert!(left <= SHORT, "{left:?}"),
+        Acquired::Queued { remaining: Some(left) } => assert!(left <= RENEWED, "{left:?}"),
         other => panic!("expected a place, and the end of the lease, got {other:?}"),
     }
-    h.pass(PAST_SHORT).await;
+    h.pass(RENEWED + SLACK).await;
     assert!(f.is_granted(&waiting, 1, 2).await);
     assert_eq!(dead.renew(&f.name, LONG).await, Renewed::Gone);
     assert_eq!(f.used().await, 1);
@@ -204,14 +207,14 @@ pub async fn repeated_request_keeps_the_place(h: &impl Harness) {
     let f = Fixture::new(h, "keeps").await;
     let held = f.take(1, 1).await;
     let (first, share) = (f.contender(), Share { weight: 1, limit: 1 });
-    let place = Some(Place { id: first.lease(), patience: SHORT });
+    let place = Some(Place { id: first.lease(), patience: RENEWED });
     assert!(matches!(first.ask(&f.name, LONG, share, place).await, Acquired::Queued { .. }));
     let second = f.wait(1, 1).await;
     assert!(
         matches!(first.queue(&f.name, 1, 1).await, Acquired::Queued { .. }),
         "its patience is now longer"
     );
-    h.pass(PAST_SHORT).await;
+    h.pass(RENEWED + SLACK).await;
     held.free(&f.name).await;
     assert!(!f.is_granted(&second, 1, 1).await);
     assert!(f.is_granted(&first, 1, 1).await);
@@ -267,12 +270,12 @@ pub async fn renewal_only_extends(h: &impl Harness) {
     let f = Fixture::new(h, "renewal").await;
     let (a, share) = (f.contender(), Share { weight: 1, limit: 1 });
     let place = Some(Place { id: a.lease(), patience: LONG });
-    assert!(matches!(a.ask(&f.name, SHORT, share, place).await, Acquired::Granted { .. }));
+    assert!(matches!(a.ask(&f.name, RENEWED, share, place).await, Acquired::Granted { .. }));
     assert_eq!(a.renew(&f.name, LONG).await, Renewed::Renewed);
-    assert_eq!(a.renew(&f.name, SHORT).await, Renewed::Renewed);
+    assert_eq!(a.renew(&f.name, RENEWED).await, Renewed::Renewed);
     let waiting = f.wait(1, 1).await;
     assert_eq!(waiting.renew(&f.name, LONG).await, Renewed::Gone, "a place is not renewed");
-    h.pass(PAST_SHORT).await;
+    h.pass(RENEWED + SLACK).await;
     assert_eq!(f.used().await, 1);
     a.free(&f.name).await;
     assert_eq!(a.renew(&f.name, LONG).await, Renewed::Gone);
@@ -330,9 +333,9 @@ pub async fn found_end_wakes_the_others(h: &impl Harness) {
     let f = Fixture::new(h, "found").await;
     let Some(listener) = Listener::watching(&f.store, &f.name).await else { return };
     let (dead, share) = (f.contender(), Share { weight: 2, limit: 2 });
-    assert!(matches!(dead.ask(&f.name, SHORT, share, None).await, Acquired::Granted { .. }));
+    assert!(matches!(dead.ask(&f.name, RENEWED, share, None).await, Acquired::Granted { .. }));
     let (first, second) = (f.wait(1, 2).await, f.wait(1, 2).await);
-    h.pass(PAST_SHORT).await;
+    h.pass(RENEWED + SLACK).await;
     assert!(f.is_granted(&first, 1, 2).await);
     listener.must_hear(h, &f.name, 1).await;
     assert!(f.is_granted(&second, 1, 2).await);
