@@ -218,7 +218,8 @@ impl Machine {
             self.cleanups.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
         }
         // A place with the id of the lease is given up by the same release.
-        if acquisition.busies > 0 && !(acquisition.may_exist() && acquisition.is_place()) {
+        let may_have_place = acquisition.busies > 0 || acquisition.may_exist();
+        if may_have_place && !(acquisition.may_exist() && acquisition.is_place()) {
             self.give_up_place(s, &acquisition);
         }
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) const MAX_OPEN_UNDOS: usize = 16;
 /// The maximum number of undos for one name. An executed undo stays until no attempt can be applied any more, which
 /// takes an operation timeout.
-const MAX_UNDOS: usize = 1_024;
+pub(super) const MAX_UNDOS: usize = 1_024;
 
 /// The cleanups of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -94,6 +94,16 @@ impl Cleanups {
     pub(super) fn are_too_many(&self) -> bool {
         let open = self.0.iter().filter(|cleanup| !cleanup.executed).count();
         open >= MAX_OPEN_UNDOS || self.0.len() >= MAX_UNDOS
+    }
+
+    /// Returns the number of undos that the store has not executed yet, of attempts whose outcome is unknown or whose
+    /// release has failed, and the number of all undos. The release of a hold is none.
+    pub(super) fn undos(&self) -> (usize, usize) {
+        let undos = || self.0.iter().filter(|cleanup| cleanup.left_before.is_none());
+        let is_open = |cleanup: &&LeaseCleanup| {
+            !cleanup.executed && (cleanup.failures > 0 || cleanup.outstanding.not_after.is_some())
+        };
+        (undos().filter(is_open).count(), undos().count())
     }
 
     pub(super) fn wake_at(&self) -> Option<Moment> {

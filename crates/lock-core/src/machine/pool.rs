@@ -11,7 +11,7 @@ use super::{
 use crate::{
     backend::{Acquired, Applied, Share},
     ids::LeaseNumber,
-    machine::cleanup::MAX_OPEN_UNDOS,
+    machine::cleanup::{MAX_OPEN_UNDOS, MAX_UNDOS},
     time::Moment,
 };
 use std::{collections::BTreeMap, ops::Bound};
@@ -34,9 +34,9 @@ pub struct PoolMachine {
     watch: Watch,
     /// That of the latest attempt.
     backoff: Backoff,
-    /// Set if the store's queue may have another order, until nobody waits: a request has failed, so that a later one came
-    /// first, or places may have ended during a pause.
-    unordered: bool,
+    /// The last waiter that may have another place in the store's queue than here, until all up to it have gone: a request
+    /// has failed, so that a later one came first, or places may have ended during a pause.
+    unordered: Option<WaiterId>,
     /// The waiter that has asked because of a wake-up, while the order is in doubt.
     asking: Option<WaiterId>,
     closed: bool,
@@ -60,7 +60,7 @@ impl PoolMachine {
             permits: BTreeMap::new(),
             watch: Watch::default(),
             backoff: Backoff::default(),
-            unordered: false,
+            unordered: None,
             asking: None,
             closed: false,
         }
@@ -82,7 +82,7 @@ impl PoolMachine {
                     Ok(Acquired::Queued { remaining: Some(_) }) => StorePlace::First,
                     Ok(Acquired::Granted { .. } | Acquired::Busy { .. }) => StorePlace::None,
                     _ => {
-                        self.unordered = true;
+                        self.order_is_in_doubt();
                         StorePlace::None
                     }
                 };
@@ -100,7 +100,7 @@ impl PoolMachine {
             Event::Woken => self.wake_first(s),
             Event::Tick => self.pass_time(s),
             Event::MissedWakes | Event::Suspicion => {
-                self.unordered = true;
+                self.order_is_in_doubt();
                 self.pass_to_all(s, &event);
             }
             Event::RenewEarly => self.pass_to_all(s, &event),
@@ -174,7 +174,9 @@ impl PoolMachine {
 
     /// Returns `true` if so much is being undone that no further acquire may start.
     fn are_undos_too_many(&self) -> bool {
-        self.permits.values().filter(|permit| permit.cleanups.is_releasing()).count() >= MAX_OPEN_UNDOS
+        let undos = self.permits.values().map(|permit| permit.cleanups.undos());
+        let (open, all) = undos.fold((0, 0), |(open, all), (its_open, its)| (open + its_open, all + its));
+        open >= MAX_OPEN_UNDOS || all >= MAX_UNDOS
     }
 
     /// Gives waiters a place in the store's queue, in their order.
@@ -212,7 +214,7 @@ impl PoolMachine {
         if was_woken && !still_waits {
             // The wake-up came after the request of a waiter that does not need it.
             self.wake_first(s);
-        } else if has_asked && self.unordered && place == StorePlace::Behind {
+        } else if has_asked && place == StorePlace::Behind {
             self.wake_next(s, Bound::Excluded(waiter));
         }
     }
@@ -233,6 +235,10 @@ impl PoolMachine {
         }
     }
 
+    fn order_is_in_doubt(&mut self) {
+        self.unordered = self.permits.keys().next_back().copied();
+    }
+
     /// Lets the first waiter ask again.
     fn wake_first(&mut self, s: &mut Ctx<'_>) {
         self.wake_next(s, Bound::Unbounded);
@@ -246,7 +252,8 @@ impl PoolMachine {
             permit.handle(s.now, Event::Woken, s.env, s.out);
             // The wait may have been over; then the wake-up is for the next one.
             if permit.queue.has_queued() {
-                self.asking = Some(*waiter).filter(|_| self.unordered);
+                self.asking =
+                    Some(*waiter).filter(|waiter| self.unordered.is_some_and(|last| *waiter < last));
                 return;
             }
         }
@@ -292,7 +299,8 @@ impl PoolMachine {
             None => self.queue.outage_over(),
         }
         self.admit(s);
-        self.unordered &= self.waiters() > 0;
+        let first = self.permits.iter().find(|(_, permit)| permit.queue.has_queued()).map(|(id, _)| *id);
+        self.unordered.take_if(|last| first.is_none_or(|first| first > *last));
         if self.config.push {
             self.watch.tend(s, self.waiters() > 0, self.closed);
         }

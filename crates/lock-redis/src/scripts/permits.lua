@@ -94,7 +94,12 @@ local function has_room(pool, queue, used, weight, limit, ahead)
     local places = redis.call('ZRANGE', queue, at, math.min(at + 31, ahead - 1))
     for _, place in ipairs(places) do
       local waiter = redis.call('HGET', pool, 'w:' .. place)
-      if waiter then sum = sum + parse(waiter) end
+      if waiter then
+        sum = sum + parse(waiter)
+      else
+        -- The pool was evicted, and its queue was not.
+        redis.call('ZREM', queue, place)
+      end
     end
     at = at + 32
   end
@@ -127,7 +132,10 @@ local function acquire(pool, queue, counter, channel, lease, duration, not_after
 
   local old = redis.call('GET', counter)
   local token, last, count = next_tokens(old, 0, floor ~= '' and floor)
-  if not token then return {now, 'refused', last} end
+  if not token then
+    if dropped and waiting > 0 then wake(channel) end
+    return {now, 'refused', last}
+  end
   advance(counter, last, count, retention)
   local ends = now_ms + duration
   if held then
@@ -148,7 +156,9 @@ local function acquire(pool, queue, counter, channel, lease, duration, not_after
     -- One wake-up stands for a release of any weight, so each grant that leaves room wakes the next waiter.
     local fits = dropped
     if not fits then
-      local first = redis.call('HGET', pool, 'w:' .. redis.call('ZRANGE', queue, 0, 0)[1])
+      local place = redis.call('ZRANGE', queue, 0, 0)[1]
+      local first = place and redis.call('HGET', pool, 'w:' .. place)
+      if place and not first then redis.call('ZREM', queue, place) end
       fits = not first or used + parse(first) <= limit
     end
     if fits then wake(channel) end
@@ -159,14 +169,13 @@ end
 
 local function renew(pool, queue, _, channel, lease, duration, not_after)
   if now > not_after + 0 then return {now, 'late'} end
+  -- A write that changes nothing. A replica, whose data may be stale, refuses it; a server whose memory is full does not,
+  -- and then carries out the rest.
+  redis.call('HDEL', pool, '')
   local used, _, dropped = open(pool, queue)
   if dropped and redis.call('ZCARD', queue) > 0 then wake(channel) end
   local held = redis.call('HGET', pool, lease)
-  if not held then
-    -- A write that changes nothing. A replica, whose data may be stale, refuses it.
-    redis.call('HDEL', pool, lease)
-    return {now, 'gone'}
-  end
+  if not held then return {now, 'gone'} end
   local weight, before = parse(held)
   local ends = math.max(now_ms + duration, before)
   redis.call('HSET', pool, lease, value(weight, ends))
@@ -175,6 +184,7 @@ local function renew(pool, queue, _, channel, lease, duration, not_after)
 end
 
 local function release(pool, queue, _, channel, lease, left)
+  redis.call('HDEL', pool, '') -- as above
   local used, next_end, dropped = open(pool, queue)
   local held = redis.call('HGET', pool, lease)
   local weight, ends
@@ -187,7 +197,6 @@ local function release(pool, queue, _, channel, lease, left)
       reply = {now, 'kept'}
     end
   else
-    -- A write even if there is nothing. A replica, whose data may be stale, refuses it.
     local given_up = redis.call('HDEL', pool, lease, 'w:' .. lease)
     if given_up > 0 then
       reply = {now, 'released', -1}
@@ -196,7 +205,7 @@ local function release(pool, queue, _, channel, lease, left)
     end
   end
   local waiting = redis.call('ZCARD', queue)
-  if left == '0' then
+  if reply and left == '0' then
     if used > 0 or waiting > 0 then
       redis.call('HSET', pool, '@used', int(used))
     else

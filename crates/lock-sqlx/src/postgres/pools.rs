@@ -211,7 +211,9 @@ fn judge(batch: &[Submission], now: UtcTime, row: &mut PoolRow) -> Judged<Vec<Ou
         judged.not_after = judged.not_after.into_iter().chain(not_after).min();
         judged.is_durable |= matches!(
             outcome,
-            Outcome::Acquired(Acquired::Granted { .. }) | Outcome::Renewed(Renewed::Renewed)
+            Outcome::Acquired(Acquired::Granted { .. })
+                | Outcome::Renewed(Renewed::Renewed)
+                | Outcome::Released(Released::Kept)
         );
         judged.is_fence |= matches!(outcome, Outcome::Released(Released::Gone { .. }));
         judged.reply.push(outcome);

@@ -6,8 +6,9 @@ use crate::client::{
 };
 use lock_core::backend::{
     AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-    MissedWakes, NodeVote, NotifyWaiters, Operation, Outcome, ReleaseRequest, Released, RenewRequest,
-    Renewed, Reply, StoredHold, Submission, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
+    MissedWakes, NodeVote, NotifyWaiters, Operation, Outcome, PermitRequest, Place, ReleaseRequest, Released,
+    RenewRequest, Renewed, Reply, Share, StoredHold, StoredPermit, StoredPool, Submission, SubscriberId,
+    SubscriptionRegistry, VoteKind, Votes,
 };
 use lock_core::{
     Connectors, FencingToken, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
@@ -311,6 +312,13 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     }
     shown.see("Outcome", &Outcome::Renewed(Renewed::Gone));
     shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
+    let (share, place) = (Share { weight: 1, limit: 1 }, Place { id: lease, patience: duration });
+    shown.see("Share", &share);
+    shown.see("Place", &place);
+    shown.see("PermitRequest", &PermitRequest { share, place: Some(place), floor: None });
+    let permit = StoredPermit { lease: lease.to_string(), weight: 1, remaining: duration };
+    shown.see("StoredPermit", &permit);
+    shown.see("StoredPool", &StoredPool { holders: vec![permit], waiters: Vec::new() });
     shown.see("StoredHold", &stored);
     shown.see("Inspected", &Inspected::Held(stored));
     shown.see("Reply", &Reply::new(not_after, Renewed::Renewed));
